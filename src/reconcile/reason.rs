@@ -55,8 +55,6 @@ pub enum Reason {
         comment: Box<str>,
         /// The kind of the record, on which the remedy depends.
         kind: RecordKind,
-        /// The comment that would make the record ours, if only the stamp is missing.
-        restoring_comment: Option<Box<str>>,
         /// The smallest value of `ADOPT` that would take the record over, if any would.
         adopt: Option<Box<str>>,
     },
@@ -285,25 +283,19 @@ impl fmt::Display for Reason {
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { record_type, content, comment, kind, restoring_comment, adopt } => {
+            Self::RecordHeld { record_type, content, comment, kind, adopt } => {
                 write!(formatter, "the name has the {record_type} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                formatter.write_str(match (restoring_comment, kind) {
-                    (Some(_), _) => " that points to our tunnel without our stamp: ",
-                    (None, RecordKind::Dead) => " that points to a deleted tunnel: ",
-                    (None, _) => " that is not ours: ",
-                })?;
-                let give_back = restoring_comment.as_ref().map(|stamp| format!("set its comment to {stamp:?} to make it ours again"));
-                let ways = match &give_back {
-                    Some(give_back) => [give_back, "delete the record"],
-                    None if *kind == RecordKind::CustomDomain => {
-                        ["remove the custom domain from its Worker, Pages project or bucket", REMOVE_HOSTNAME]
+                let (state, delete) = match kind {
+                    RecordKind::Dead => ("points to a deleted tunnel", DELETE),
+                    RecordKind::CustomDomain => {
+                        ("is not ours", "remove the custom domain from its Worker, Pages project or bucket")
                     }
-                    None => [DELETE, REMOVE_HOSTNAME],
+                    RecordKind::Plain => ("is not ours", DELETE),
                 };
-                formatter.write_str(&joined_remedies(adopt.as_deref(), ways))
+                write!(formatter, " that {state}: {}", joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]))
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
@@ -480,25 +472,20 @@ mod tests {
             service: "http://theirs".into(),
             adopt: adopt.into(),
         };
-        let record = |remedy: Option<&str>, adopt: Option<&str>| Reason::RecordHeld {
+        let record = |adopt: Option<&str>| Reason::RecordHeld {
             record_type: "A".into(),
             content: "192.0.2.1".into(),
             comment: "".into(),
             kind: RecordKind::Plain,
-            restoring_comment: remedy.map(Into::into),
             adopt: adopt.map(Into::into),
         };
         let (delete, leave) = (DELETE, REMOVE_HOSTNAME);
         for (reason, ways) in [
             (rule("tunnel"), format!("set ADOPT=tunnel to take it over, {delete}, or {leave}")),
             (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
-            (record(None, Some("owner=a")), format!("set ADOPT=owner=a to take it over, {delete}, or {leave}")),
-            (record(None, Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
-            (record(None, None), format!("{delete}, or {leave}")),
-            (
-                record(Some("x"), Some("tunnel")),
-                "set ADOPT=tunnel to take it over, set its comment to \"x\" to make it ours again, or delete the record".into(),
-            ),
+            (record(Some("owner=a")), format!("set ADOPT=owner=a to take it over, {delete}, or {leave}")),
+            (record(Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
+            (record(None), format!("{delete}, or {leave}")),
         ] {
             let text = reason.to_string();
             assert!(text.ends_with(&format!(": {ways}")), "{text}");
@@ -532,12 +519,11 @@ mod tests {
     #[test]
     fn a_reason_has_two_hundred_characters_at_most_besides_names() {
         let none = Box::<str>::default;
-        let held = |kind, restoring_comment, adopt: &str| Reason::RecordHeld {
+        let held = |kind, adopt: &str| Reason::RecordHeld {
             record_type: none(),
             content: none(),
             comment: none(),
             kind,
-            restoring_comment,
             adopt: Some(adopt.into()),
         };
         for reason in [
@@ -545,9 +531,8 @@ mod tests {
             Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
-            held(RecordKind::Dead, None, "tunnel"),
-            held(RecordKind::Plain, Some(none()), "tunnel"),
-            held(RecordKind::CustomDomain, None, "all"),
+            held(RecordKind::Dead, "tunnel"),
+            held(RecordKind::CustomDomain, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen { by: None },
             Reason::WouldOpen { by: Some(none()) },

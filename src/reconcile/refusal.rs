@@ -1,7 +1,9 @@
 //! Requests that are not carried out, each with its reason, and their lines in the log.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
+use crate::collections::inserted;
 use crate::limits;
 use crate::model::LogLine;
 use crate::reconcile::canonical::is_unknown_path;
@@ -25,7 +27,7 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// One line for each refusal, or one line for all hostnames with the same reason if these may be hundreds.
+    /// One line for each refusal, or one line for several hostnames with the same reason if these may be hundreds.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let mut of_many: Vec<&Self> = Vec::new();
@@ -42,25 +44,24 @@ impl Refusal {
         }
         of_many.sort_by(|one, other| one.reason.cmp(&other.reason));
         let by_text = of_many.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
-        lines.extend(by_text.filter_map(|refusals| match refusals {
-            [] => None,
-            [refusal] => Some(refusal.line()),
-            [Self { reason, .. }, ..] => {
-                let shown = refusals.iter().take(limits::NAMES_SHOWN_MAX).map(|refusal| &*refusal.hostname);
-                let mut names = shown.collect::<Vec<_>>().join(", ");
-                if let Some(more) =
-                    refusals.len().checked_sub(limits::NAMES_SHOWN_MAX).filter(|more| *more > 0)
-                {
-                    let _ = write!(names, " and {more} more");
-                }
-                let line = LogLine::default()
-                    .word("hostnames", &refusals.len())
-                    .quoted("names", &*names)
-                    .word("refused", &reason.label())
-                    .text(format!("{} hostnames: {reason}", refusals.len()));
-                Some(line)
+        for refusals in by_text {
+            let hostnames: BTreeSet<&str> = inserted(refusals.iter().map(|refusal| &*refusal.hostname));
+            let Some(first) = refusals.first() else { continue };
+            if hostnames.len() == 1 {
+                let path = first.set_identifier.clone().filter(|_| refusals.len() == 1);
+                lines.push(Self { set_identifier: path, ..(*first).clone() }.line());
+                continue;
             }
-        }));
+            let (reason, count) = (&first.reason, hostnames.len());
+            let mut names =
+                hostnames.into_iter().take(limits::NAMES_SHOWN_MAX).collect::<Vec<_>>().join(", ");
+            if let Some(more) = count.checked_sub(limits::NAMES_SHOWN_MAX).filter(|more| *more > 0) {
+                let _ = write!(names, " and {more} more");
+            }
+            let line = LogLine::default().word("hostnames", &count).quoted("names", &*names);
+            let line = line.word("refused", &reason.label()).text(format!("{count} hostnames: {reason}"));
+            lines.push(line);
+        }
         lines
     }
 
@@ -136,6 +137,12 @@ mod tests {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
         assert_eq!(Refusal::lines([].iter()), []);
+        let paths = ["^/a", "^/b"]
+            .map(|path| Refusal { set_identifier: Some(path.into()), ..refusal(0, Reason::MassDeletion) });
+        let of_one_hostname = Refusal::lines(paths.iter());
+        assert_eq!(of_one_hostname, [refusal(0, Reason::MassDeletion).line()]);
+        let with_another = Refusal::lines(paths.iter().chain(&refusals[13..14])).remove(0).to_string();
+        assert!(with_another.starts_with("2 hostnames: "), "{with_another}");
         let as_many_as_are_shown = refusals.iter().take(limits::NAMES_SHOWN_MAX);
         let lines = Refusal::lines(as_many_as_are_shown).iter().map(ToString::to_string).collect::<String>();
         assert!(lines.contains("h7.example.com\" refused=waiting"), "{lines}");
@@ -153,7 +160,6 @@ mod tests {
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
                     kind: RecordKind::Plain,
-                    restoring_comment: None,
                     adopt: None,
                 },
             };

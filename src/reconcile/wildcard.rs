@@ -8,11 +8,8 @@ use std::collections::BTreeSet;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::Note;
-use crate::reconcile::access::wanted::OPEN;
-use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, path_of, resource_of};
-use crate::reconcile::property_name::{
-    ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
-};
+use crate::reconcile::canonical::{Candidate, Intent, RECORD_ONLY, have_same_path, path_of, resource_of};
+use crate::reconcile::property_name::{INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 
 /// The value that asks for the wildcard.
@@ -70,7 +67,7 @@ pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot
                 PathClaim::Unread => NOT_READ,
                 PathClaim::Free if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
-                        add(&mut left_out, endpoint, false);
+                        add(&mut left_out, endpoint, *intent, false);
                     }
                     *is_left_out = true;
                     continue;
@@ -92,8 +89,9 @@ fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
 /// Adds the property to the published wildcards without it.
 pub(super) fn keep(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
     let mut public = Vec::new();
-    for Candidate { endpoint, .. } in candidates.iter_mut().filter(|one| one.intent.unasked_wildcard) {
-        add(&mut public, endpoint, true);
+    let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
+    for Candidate { endpoint, intent, .. } in unasked {
+        add(&mut public, endpoint, *intent, true);
         endpoint.provider_specific.extend(property(&endpoint.dns_name));
         endpoint.provider_specific.sort_unstable();
     }
@@ -130,7 +128,7 @@ impl PathClaim {
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
-fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_published: bool) {
+fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, intent: Intent, is_published: bool) {
     let is_said = unasked.last().is_some_and(|last| *last.note.hostname == *endpoint.dns_name);
     if is_said || unasked.len() >= limits::NOTES_MAX {
         return;
@@ -147,19 +145,11 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_published: bo
         )
     } else {
         let login =
-            if names_login(endpoint) { "; the object's login protects none of these names now" } else { "" };
+            if intent.asks_for_login { "; the object's login protects none of these names now" } else { "" };
         format!(
             "the webhook does not publish the wildcard, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
              would be served{by}{login}: {REMEDY}"
         )
     };
     unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_published });
-}
-
-fn names_login(endpoint: &Endpoint) -> bool {
-    let mut properties = endpoint.provider_specific.iter();
-    properties.any(|property| {
-        property.name.starts_with(ACCESS_PREFIX)
-            && !(*property.name == *ACCESS_POLICY && *property.value == *OPEN)
-    })
 }

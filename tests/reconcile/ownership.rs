@@ -241,39 +241,6 @@ fn the_stamp_names_the_object_while_all_rules_come_from_it() {
     }
 }
 
-/// The comment that an operator is told to paste must not claim a foreign rule on the hostname.
-#[test]
-fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
-    let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#;
-    let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]);
-    let on = |path: &str| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
-    let desired = [on("^/a$"), on("^/b$"), endpoint(&[("tunnel-service", "http://web:80")])];
-    cloudflare.run_loop(&desired, usize::MAX);
-    let stamp = std::mem::take(&mut cloudflare.records[0].comment);
-    let plan = cloudflare.run_loop(&desired, usize::MAX);
-    let Reason::RecordHeld { restoring_comment: Some(remedy), .. } = &plan.refusals[0].reason else {
-        panic!("{plan:?}");
-    };
-    let claims = |comment: &str| Stamp::parse(comment).expect("a stamp").claims;
-    assert_eq!(claims(remedy), claims(&stamp));
-}
-
-/// It may be all that says why the record is there, and no rule of ours stands.
-#[test]
-fn no_stamp_is_to_be_pasted_over_the_comment_of_a_record_that_was_never_ours() {
-    for (comment, is_pasted) in [("", true), ("Jo's", false), ("external-dns owner=other rules=-", false)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]);
-        cloudflare.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
-        let plan = cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-        let [refusal] = &plan.refusals[..] else { panic!("{comment:?}: {plan:?}") };
-        let Reason::RecordHeld { restoring_comment: remedy, .. } = &refusal.reason else {
-            panic!("{refusal:?}")
-        };
-        assert_eq!(remedy.is_some(), is_pasted, "{comment:?}: {refusal}");
-        assert_eq!(&*cloudflare.records[0].comment, comment);
-    }
-}
-
 /// At an apex they are Cloudflare's own: they delegate nothing, and a CNAME there is flattened.
 #[test]
 fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
@@ -377,32 +344,18 @@ fn a_stamp_that_says_no_hostname_is_not_written_only_for_that() {
     assert!(cloudflare.shown().iter().any(|endpoint| endpoint.dns_name == "b.example.com"));
 }
 
-/// A person writes over the comment in the dashboard. What the person wrote is kept behind the stamp.
+/// A person writes over the comment in the dashboard.
 #[test]
-fn the_refusal_of_a_record_whose_comment_was_deleted_or_replaced_says_the_comment_that_gives_it_back() {
+fn a_record_whose_comment_was_replaced_is_foreign_and_the_setting_that_takes_it_over_gives_it_back() {
     let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
-    let long = "long ".repeat(19);
-    for (comment, end) in [("", Some("")), ("ask Jo", Some(" | ask Jo")), (&long, None)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]);
-        cloudflare.run_loop(&desired, usize::MAX);
-        let before = cloudflare.clone();
-        cloudflare.records[0].comment = comment.into();
-        let plan = cloudflare.run_loop(&desired, usize::MAX);
-        let text = plan.refusals[0].to_string();
-        let told =
-            text.split_once("set its comment to \"").and_then(|(_, told)| told.split_once("\" to make"));
-        assert_eq!(told.is_some(), end.is_some(), "{text}");
-        if let (Some((told, _)), Some(end)) = (told, end) {
-            cloudflare.records[0].comment = told.into();
-            let plan = cloudflare.run_loop(&desired, usize::MAX);
-            assert_eq!((&plan.refusals[..], &cloudflare.documents), (&[][..], &before.documents));
-            assert!(cloudflare.records[0].comment.ends_with(end), "{told}");
-        }
-    }
-    // Another owner's is none of ours.
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&desired, usize::MAX);
-    cloudflare.records[0].comment = cloudflare.records[0].comment.replace("default", "other").into();
+    let before = cloudflare.clone();
+    cloudflare.records[0].comment = "ask Jo".into();
     let plan = cloudflare.run_loop(&desired, usize::MAX);
-    assert!(!plan.refusals[0].to_string().contains("set its comment to"), "{plan:?}");
+    assert!(plan.refusals[0].to_string().contains("set ADOPT=tunnel to take it over"), "{plan:?}");
+    let mut cloudflare = cloudflare.adopting(&["tunnel"]);
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
+    assert_eq!((&plan.refusals[..], &cloudflare.documents), (&[][..], &before.documents));
+    assert!(cloudflare.records[0].comment.ends_with(" | ask Jo"), "{:?}", cloudflare.records);
 }

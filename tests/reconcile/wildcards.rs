@@ -160,6 +160,11 @@ fn the_text_says_where_the_wildcard_would_lead_and_what_its_login_does_not_prote
         );
         assert_eq!(text.contains("login protects none of these names"), protects, "{text}");
     }
+    // The login of the setting is no object's.
+    let mut cloudflare = empty();
+    cloudflare.default_access_policy = vec!["staff".into()];
+    let [(_, text)] = &told(&adjusted(&cloudflare, &[wildcard(ROUTE, &[])]))[..] else { panic!("one text") };
+    assert!(!text.contains("login"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::reason::{Reason, RecordKind};
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::Digest;
 
 /// The obstacles to the endpoints of a hostname that is to be served through one tunnel. Obstacles common to all
 /// endpoints are found once, because a hostname may have thousands of endpoints.
@@ -22,20 +22,18 @@ pub(super) struct Obstacles<'h, 'a> {
     all: &'h [&'h Gated],
     /// The foreign rule that would answer, without a login, visitors that need a login now.
     opened_by: OnceCell<Option<String>>,
-    restoring_comment: OnceCell<Option<Box<str>>>,
 }
 
 impl<'h, 'a> Obstacles<'h, 'a> {
     pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [&'h Gated]) -> Self {
-        Self { host, tunnel, all, opened_by: OnceCell::new(), restoring_comment: OnceCell::new() }
+        Self { host, tunnel, all, opened_by: OnceCell::new() }
     }
 
     /// The obstacle to an endpoint, apart from the other endpoints of the request.
     pub(super) fn to(&self, gated: &Gated) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
-            let comment = self.restoring_comment.get_or_init(|| restoring_comment(host, record, self.all));
-            return Some(record_held(host, record, gated, comment.clone()));
+            return Some(record_held(host, record, gated));
         }
         if let Some(reason) = held_elsewhere(host, gated) {
             return Some(reason);
@@ -144,7 +142,7 @@ fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
-fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, restoring: Option<Box<str>>) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, gated: &Gated) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Waiting(problem.clone()),
@@ -158,29 +156,8 @@ fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, restoring: Optio
         content: record.content.clone(),
         comment: record.comment.clone(),
         kind,
-        restoring_comment: restoring,
         adopt: adoption::smallest_value(host, gated),
     }
-}
-
-/// The stamp that makes a record ours again if the record points to a configured tunnel and may have lost its stamp.
-/// The stamp names only rules that endpoints ask for, because other rules may be foreign. A person's comment becomes
-/// the stamp's remark. `None` if the record has a person's comment and no such rule, or if the stamp does not fit.
-fn restoring_comment(host: &Host<'_>, record: &Record, all: &[&Gated]) -> Option<Box<str>> {
-    if record.read_only || Stamp::of(record).is_some() || !record.is_cname() {
-        return None;
-    }
-    let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
-    let is_asked_for = |rule: &&HostRule<'_>| all.iter().any(|gated| gated.path() == rule.path());
-    let rules = host.rules.iter().filter(|rule| rule.tunnel == tunnel).filter(is_asked_for);
-    let mut stamp = Stamp::new(&host.operator().owner);
-    stamp.claims.digests.extend(rules.map(|rule| rule.digest));
-    stamp.claims.record_only = stamp.claims.digests.is_empty();
-    stamp.bind_to(host.name());
-    stamp.set_remark(&record.comment);
-    // A comment without a rule that an endpoint asks for suggests a person's own record.
-    let may_be_ours = record.comment.is_empty() || !stamp.claims.record_only;
-    stamp.render(host.zone.comment_max_bytes()).filter(|_| may_be_ours).map(Into::into)
 }
 
 fn rule_held(host: &Host<'_>, &HostRule { tunnel, rule, .. }: &HostRule<'_>) -> Reason {
