@@ -178,7 +178,9 @@ fn take_settings(
         // A value that begins with two hyphens is written behind a `=`. Otherwise the flag would take the next flag.
         let next = || arguments.next().filter(|next| !next.starts_with("--"));
         let value = value.or_else(next).filter(|_| !taken.contains(&variable));
-        let value = value.ok_or_else(|| format!("{name} takes exactly one value, as in --dry-run=true"))?;
+        let value = value.ok_or_else(|| {
+            format!("{name} takes exactly one value, as in --dry-run=true or --domain-filter=a,b")
+        })?;
         taken.push(variable);
         // A template renders an unset value as an empty one.
         if !value.trim().is_empty() {
@@ -357,7 +359,10 @@ mod tests {
             &["--dry-run=true", "check", "--dry-run=false"],
             &["check", "--dry-run", "--json"],
         ] {
-            assert_eq!(mistake(arguments), "--dry-run takes exactly one value, as in --dry-run=true");
+            assert_eq!(
+                mistake(arguments),
+                "--dry-run takes exactly one value, as in --dry-run=true or --domain-filter=a,b"
+            );
         }
     }
 

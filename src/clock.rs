@@ -35,7 +35,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The instant by which the answer to ExternalDNS must be sent.
+/// The instant by which the work of a request, a command or one call must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     at: Instant,

@@ -181,7 +181,7 @@ impl Config {
             zone_ids: reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect(),
             dry_run: reader.boolean("DRY_RUN"),
             allow_local_config: reader.boolean("ALLOW_LOCAL_CONFIG"),
-            parallel_calls: limits::PARALLEL_READS,
+            parallel_calls: limits::PARALLEL_CALLS,
         };
         let request_timeout =
             reader.seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_MIN..=limits::REQUEST_TIMEOUT_MAX);

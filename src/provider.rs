@@ -1,4 +1,4 @@
-//! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. It is the only writer.
+//! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. Apart from the command `tunnel`, it alone writes to Cloudflare.
 
 mod access;
 mod adjustments;
@@ -82,8 +82,8 @@ impl Provider {
         Self { health, resolved: Mutex::default(), state }
     }
 
-    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all other
-    /// metrics are updated when an event happens.
+    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all others
+    /// here are updated when an event happens.
     pub fn scrape(&self) -> String {
         let calls_left = self.state.client().calls_left();
         let mut values = self.state.reporter.metrics.update();

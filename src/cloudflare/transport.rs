@@ -25,7 +25,7 @@ use super::settings::{ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, LARGE_RESPONSES_MAX,
-    PARALLEL_READS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
+    PARALLEL_CALLS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
 pub use self::base_url::BaseUrl;
@@ -161,8 +161,8 @@ fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver:
         .max_response_header_size(CONNECTION_BUFFER_BYTES)
         .input_buffer_size(CONNECTION_BUFFER_BYTES)
         .output_buffer_size(CONNECTION_BUFFER_BYTES)
-        .max_idle_connections(PARALLEL_READS)
-        .max_idle_connections_per_host(PARALLEL_READS)
+        .max_idle_connections(PARALLEL_CALLS)
+        .max_idle_connections_per_host(PARALLEL_CALLS)
         .max_idle_age(CONNECTION_MAX_IDLE)
         .build();
     let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);

@@ -50,7 +50,7 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
         return check.note(
             FindingStatus::Untried,
             "everything else",
-            "the other checks need valid credentials",
+            "not tried, because the check of the credentials failed",
             "",
         );
     }
@@ -88,7 +88,7 @@ impl Check<'_> {
     }
 
     /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
-    fn failed(&mut self, what: &str, error: &Error, refused: &'static str) {
+    fn failed(&mut self, what: &str, error: &Error, refused: &str) {
         // The form of the three permissions has none of Access.
         let is_of_access = [GIVE_ACCESS, ZONE_APPLICATIONS_READ].contains(&refused);
         self.lacks_permission |= matches!(error, Error::Credentials(_)) && !is_of_access;
@@ -101,19 +101,23 @@ impl Check<'_> {
 
     fn credentials(&mut self) -> bool {
         let account = self.config.provider.account.as_ref();
-        let (what, remedy) = if matches!(self.config.client.credentials, Credentials::Key { .. }) {
-            ("key", "check that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token")
-        } else {
-            (
-                "token",
-                "create a token, or enable this one, and put it into CF_API_TOKEN; an account-owned token needs \
-                 CF_ACCOUNT_ID too",
-            )
+        let (what, remedy) = match self.config.client.credentials {
+            Credentials::Key { .. } => (
+                "key",
+                "check that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token".to_owned(),
+            ),
+            Credentials::Token(_) => {
+                let variable = self.config.credential_variable;
+                let remedy = format!(
+                    "create a token in place of that in {variable}, or enable this one; an account-owned token needs CF_ACCOUNT_ID too"
+                );
+                ("token", remedy)
+            }
         };
         let outcome = self.client.verify_token(account, self.deadline);
         match &outcome {
             Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
-            Err(error) => self.failed(what, error, remedy),
+            Err(error) => self.failed(what, error, &remedy),
         }
         outcome.is_ok()
     }
@@ -166,12 +170,12 @@ impl Check<'_> {
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
                 _ if is_theirs => self.note(FindingStatus::Ok, "account", account.to_string(), ""),
-                Some(zone) => self.note(
-                    FindingStatus::Failed,
-                    "account",
-                    format!("no zone within the filters belongs to {account}"),
-                    format!("set CF_ACCOUNT_ID; {} belongs to {}", zone.name, zone.account),
-                ),
+                Some(zone) => {
+                    let found = format!("no zone within the filters belongs to {account}");
+                    let remedy = format!("correct CF_ACCOUNT_ID: {} belongs to {}", zone.name, zone.account);
+                    self.note(FindingStatus::Failed, "account", found, remedy);
+                    return None;
+                }
                 None => {
                     let found = format!("{account}; no zone shows whether the account is right");
                     self.note(FindingStatus::Untried, "account", found, "");

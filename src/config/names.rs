@@ -6,6 +6,9 @@ use crate::limits;
 use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
+/// Words that a variable of this program may begin with.
+const PROGRAM_WORDS: [&str; 2] = ["CF", "WEBHOOK"];
+
 /// Prefixes that only our settings have. Any variable with such a prefix was meant for this program.
 const PREFIXES: [&str; 10] = [
     "CF_",
@@ -70,8 +73,14 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
+    // A shorter name of the setting, or one with its words in another order.
     let has_its_words = |known: &&str| {
-        known.len() == folded.len() && folded.split('_').all(|word| known.split('_').any(|one| one == word))
+        let mut words = folded.split('_').filter(|word| !PROGRAM_WORDS.contains(word)).peekable();
+        let is_named = folded.contains('_') && words.peek().is_some();
+        is_named
+            && words.all(|word| {
+                known.split('_').any(|one| one.trim_end_matches('S') == word.trim_end_matches('S'))
+            })
     };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = variables().find(has_its_words).or_else(|| nearest(&folded, known, edits_max));
@@ -109,6 +118,12 @@ mod tests {
             ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES", true),
             ("ACCESS_DEFAULT_POLICY", "DEFAULT_ACCESS_POLICY", true),
             ("ACESS_GUARD", "ACCESS_GUARD", true),
+            ("DEFAULT_ACCESS", "DEFAULT_ACCESS_POLICY", true),
+            ("DEFAULT_POLICY", "DEFAULT_ACCESS_POLICY", true),
+            ("EXCLUDE_DOMAINS", "EXCLUDE_DOMAIN_FILTER", true),
+            ("CF_ZONE_ID", "ZONE_ID_FILTER", true),
+            ("WEBHOOK_DRY_RUN", "DRY_RUN", true),
+            ("API_TOKEN", "CF_API_TOKEN", false),
             ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD", true),
             ("NAMESPACE_DOMAIN_LIST", "NAMESPACE_DOMAINS", true),
             ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT", true),

@@ -200,9 +200,9 @@ impl<'a> Reader<'a> {
     /// does not show it.
     pub(super) fn identifiers(&mut self, variable: &str) -> Vec<&'a str> {
         let ids = self.list(variable);
-        if !ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
-            let problem =
-                "is wrong: an id has 32 hexadecimal digits, as the dashboard shows them beside a zone";
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if !ids.iter().all(|id| id.len() == 32 && id.bytes().all(is_digit)) {
+            let problem = "is wrong: an id has 32 hexadecimal digits in lower case, as the dashboard shows them beside a zone";
             self.mistake(variable, problem);
         }
         ids

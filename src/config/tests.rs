@@ -347,6 +347,7 @@ fn a_token_in_the_place_of_an_id_or_a_name_is_a_mistake_that_does_not_repeat_it(
         let mistake = mistake(&with(variable, LONG));
         assert!(mistake.starts_with(&format!("{variable} ")) && !mistake.contains(LONG), "{mistake}");
     }
+    assert!(mistake(&with("CF_ACCOUNT_ID", &"A".repeat(32))).contains("in lower case"));
 }
 
 /// A template with empty values leaves such a list. Without a filter, everything would be served.

@@ -104,7 +104,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 Some(position) if is_as_wanted(&list, position, rule) => {}
                 Some(position) => {
                     let reason = format!(
-                        "rule {} of the tunnel has the same hostname and path and is not ours: remove that rule to \
+                        "rule {} of the tunnel has the same hostname and path and is not ours: delete that rule to \
                          publish this one",
                         position + 1
                     );
@@ -266,7 +266,7 @@ fn check_no_equivalent(
     let end = near.slots().find(is_live).map_or(usize::MAX, |(position, _)| position);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
-            "rule {} of the tunnel, which is not ours, matches exactly the same requests: remove that rule, or narrow \
+            "rule {} of the tunnel, which is not ours, matches exactly the same requests: delete that rule, or narrow \
              one of the two by its path",
             position + 1
         )),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::model::text::without_userinfo;
+use crate::model::text::mask_userinfo;
 
 /// Reads `null` like a missing member.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -18,7 +18,7 @@ where
 /// URL.
 pub(crate) fn masked_json(json: &str) -> String {
     // Some writers escape a slash.
-    let masked = without_userinfo(&without_userinfo(json, "://"), r":\/\/");
+    let masked = mask_userinfo(&mask_userinfo(json, "://"), r":\/\/");
     let shown = masked.chars().map(|character| match character {
         '\n' | '\r' | '\t' => " ".to_owned(),
         ' '..='~' => character.to_string(),

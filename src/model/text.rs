@@ -52,8 +52,8 @@ pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// `text` without the user and the password of URLs, which `cloudflared` ignores. `mark` is the text before them.
-pub(crate) fn without_userinfo(text: &str, mark: &str) -> String {
+/// `text` with the user and the password of URLs masked, which `cloudflared` ignores. `mark` is the text before them.
+pub(crate) fn mask_userinfo(text: &str, mark: &str) -> String {
     let mut parts = text.split(mark);
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -209,7 +209,7 @@ mod tests {
             ("a://b:c@d?e@f, g://h:i@j#k@l", "a://[redacted]@d?e@f, g://[redacted]@j#k@l"),
             ("://@", "://@"),
         ] {
-            assert_eq!(without_userinfo(text, "://"), shown);
+            assert_eq!(mask_userinfo(text, "://"), shown);
         }
     }
 

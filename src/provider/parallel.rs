@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
         let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
-        let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
-        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |task| {
+        let tasks: Vec<usize> = (0..2 * limits::PARALLEL_CALLS).collect();
+        let answers = try_in_parallel(limits::PARALLEL_CALLS, &tasks, |task| {
             let mut count = waiting.lock().unwrap();
             *count += 1;
             arrived.notify_all();
-            let enough = (*count).div_ceil(limits::PARALLEL_READS) * limits::PARALLEL_READS;
+            let enough = (*count).div_ceil(limits::PARALLEL_CALLS) * limits::PARALLEL_CALLS;
             let (count, timeout) =
                 arrived.wait_timeout_while(count, Duration::from_secs(60), |count| *count < enough).unwrap();
             drop(count);
@@ -92,11 +92,11 @@ mod tests {
     fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
         let tasks: Vec<usize> = (0..100).collect();
         let begun = AtomicUsize::new(0);
-        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |_| {
+        let answers = try_in_parallel(limits::PARALLEL_CALLS, &tasks, |_| {
             begun.fetch_add(1, Ordering::SeqCst);
             Err::<(), _>("no")
         });
         assert!(answers.is_err());
-        assert!(begun.into_inner() <= limits::PARALLEL_READS);
+        assert!(begun.into_inner() <= limits::PARALLEL_CALLS);
     }
 }

@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_hundred_zones_at_900_ms_a_page_are_read_within_the_default_deadline() {
         let page = Duration::from_millis(900);
-        let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_READS)).unwrap();
+        let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_CALLS)).unwrap();
         let list = 100_u32.div_ceil(limits::ZONES_PER_PAGE);
         assert!(page * (list + rounds) + limits::STEP_MIN <= limits::REQUEST_TIMEOUT_DEFAULT);
     }

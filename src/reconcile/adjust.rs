@@ -184,8 +184,7 @@ fn cause(invalid: &Endpoint) -> String {
     Problem::new(&text).to_string()
 }
 
-const SAME_PATH: &str =
-    "webhook/tunnel-path is the same for several rules of the object: give each a path of its own";
+const SAME_PATH: &str = "several rules of the object have the same path: give each a webhook/tunnel-path or webhook/tunnel-path-prefix of its own";
 
 /// True if the endpoint is excluded from tunnels by its property.
 pub fn is_excluded(endpoint: &Endpoint) -> bool {

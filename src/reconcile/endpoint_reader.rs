@@ -185,10 +185,13 @@ impl<'s> EndpointReader<'s> {
             (None, Some(prefix)) => self
                 .path(TUNNEL_PATH_PREFIX, prefix)
                 .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
-            (None, None) if part.properties.iter().any(|(name, _)| self.may_be_path(name)) => {
-                return set_identifier_apart(canonical::resource_of(endpoint));
+            (None, None) => {
+                let is_path = |meant: &str| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&meant);
+                if part.properties.iter().any(|(name, _)| self.may_mean(name, is_path)) {
+                    return set_identifier_apart(canonical::resource_of(endpoint));
+                }
+                String::new()
             }
-            (None, None) => String::new(),
         };
         cut(&path, limits::PATH_MAX_BYTES).to_owned()
     }
@@ -200,21 +203,16 @@ impl<'s> EndpointReader<'s> {
                 let is_no = [(ACCESS_POLICY, OPEN), (ACCESS_REQUIRED, "false")].contains(&(name, value));
                 name.starts_with(ACCESS_PREFIX) && !is_no
             }
-            Meaning::Misspelled(nearest) => {
-                nearest.is_some_and(|nearest| nearest.starts_with(ACCESS_PREFIX)) || name.contains("access")
-            }
+            Meaning::Misspelled(_) => self.may_mean(name, |meant| meant.starts_with(ACCESS_PREFIX)),
             Meaning::Foreign => false,
         })
     }
 
-    /// True if a misspelled property may be the property for the path.
-    fn may_be_path(&mut self, name: &str) -> bool {
+    /// True if a misspelled property may be one that `is_it` selects.
+    fn may_mean(&mut self, name: &str, is_it: impl Fn(&str) -> bool) -> bool {
         match self.meaning(name) {
-            Meaning::Misspelled(nearest) => {
-                let meant =
-                    nearest.map_or_else(|| property_name::with_word_of(name), |nearest| vec![nearest]);
-                meant.iter().any(|meant| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(meant))
-            }
+            Meaning::Misspelled(Some(nearest)) => is_it(nearest),
+            Meaning::Misspelled(None) => property_name::with_word_of(name).into_iter().any(is_it),
             Meaning::Known | Meaning::Foreign => false,
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::ingress::{Rule, is_status};
 use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
-use crate::model::text::without_userinfo;
+use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, properties_of_rule};
@@ -46,7 +46,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let read = reader.read(&Endpoint { labels, ..endpoint.clone() });
                 let read =
                     read.into_iter().next().ok_or("the webhook does not accept its service")?.publication;
-                let read = read.map_err(|problem| without_userinfo(&problem.to_string(), "://"))?;
+                let read = read.map_err(|problem| mask_userinfo(&problem.to_string(), "://"))?;
                 let changes = read.rule.map(|wanted| document.lost_options(rule, document, &wanted));
                 Ok::<_, String>(changes.unwrap_or_default())
             };

@@ -13,7 +13,7 @@ pub fn mistake(rule: &WantedRule, subject: &str, kind: &str) -> Option<Mistake> 
         }
         "udproute" => "and no rule carries UDP: remove the hostname from the route",
         "tlsroute" if !names_host(rule) => {
-            "and the Gateway finds no TLSRoute without the TLS name: publish an https:// service with \
+            "and the Gateway finds no TLSRoute without the server name (SNI): publish an https:// service with \
              webhook/origin-match-sni-to-host: \"true\", or the route's own webhook/tunnel-service"
         }
         _ => return None,

@@ -12,7 +12,7 @@ use crate::ingress::Rule;
 use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
-use crate::model::text::without_userinfo;
+use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::host_protection::HostProtection;
@@ -223,7 +223,7 @@ impl ForeignEntries<'_> {
         let is_reached = for_every_host || self.is_reached(&name, tunnel);
         let state = if is_reached { EntryState::Foreign } else { EntryState::RuleWithoutRecord };
         Some(Entry {
-            service: Some(without_userinfo(rule.service(), "://").into()),
+            service: Some(mask_userinfo(rule.service(), "://").into()),
             tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
             owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
             ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)

@@ -81,6 +81,9 @@ const NAMES: [&str; 10] = [
 /// Words that no property of another webhook has in its name.
 const OWN_WORDS: [&str; 4] = ["tunnel", "access", "origin", "ip-rules"];
 
+/// Words for a login. A name with such a word counts as misspelled, because a slip must not publish an open hostname.
+const LOGIN_WORDS: [&str; 6] = ["auth", "login", "policies", "protect", "protected", "sso"];
+
 /// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
 
@@ -117,7 +120,11 @@ pub fn meaning(name: &str) -> Meaning {
     }
     let has_own_word = |spelling: &String| {
         let bare = without_prefix(spelling);
-        bare.is_some_and(|bare| OWN_WORDS.into_iter().any(|word| bare.contains(word)))
+        bare.is_some_and(|bare| {
+            let mut words = bare.split(['-', '.']);
+            OWN_WORDS.into_iter().any(|word| bare.contains(word))
+                || words.any(|word| LOGIN_WORDS.contains(&word))
+        })
     };
     if spellings.iter().any(has_own_word) { Meaning::Misspelled(None) } else { Meaning::Foreign }
 }
@@ -129,11 +136,13 @@ pub fn is_torn(name: &str, group: &str) -> bool {
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
 
-/// The properties that share one of our own words with a misspelled name that is near to no property.
+/// The properties that share one of our own words with a misspelled name that is near to no property; those of Access
+/// for a word for a login.
 pub fn with_word_of(name: &str) -> Vec<&'static str> {
     let name = folded(name);
     let words = OWN_WORDS.into_iter().filter(|word| name.contains(word));
-    words.flat_map(|word| names().filter(move |known| known.contains(word))).collect()
+    let found: Vec<&str> = words.flat_map(|word| names().filter(move |known| known.contains(word))).collect();
+    if found.is_empty() { vec![ACCESS_POLICY] } else { found }
 }
 
 /// The property that a spelling means: a near one, or one with this name without the prefix or the first word.
@@ -213,6 +222,10 @@ mod tests {
             "webhook/origin-timeout",
             "webhook-my-tunnel",
             "webhook/origin-ip_rules:api",
+            "webhook/policies",
+            "webhook-require_login",
+            "webhook/auth.api",
+            "webhook/protected",
         ] {
             assert_eq!(meaning(name), Meaning::Misspelled(None), "{name}");
             assert!(!with_word_of(name).is_empty(), "{name}");
@@ -247,6 +260,8 @@ mod tests {
             "webhook/ttl",
             "webhook/",
             "webhook/some-other-provider-thing",
+            "webhook/routing-policy",
+            "webhook/authoritative",
         ] {
             assert_eq!(meaning(name), Meaning::Foreign, "{name}");
         }

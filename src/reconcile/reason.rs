@@ -157,7 +157,7 @@ pub enum Reason {
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.
     Moving(String),
-    /// The move takes longer than `MOVE_PATIENCE`, so it no longer fails requests.
+    /// Nothing of the move was written for `MOVE_GRACE` and `MOVE_PATIENCE`, so it no longer fails requests.
     NotMoved(String),
     /// The write is reverted each time.
     NotKept {
@@ -334,7 +334,7 @@ impl fmt::Display for Reason {
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
                 "the endpoint asks to be open, but its Access application {application:?} protects {relying:?} too: set \
-                 webhook/access-policy: none there in the same step, or delete that application at Cloudflare"
+                 webhook/access-policy: none on its object too, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,

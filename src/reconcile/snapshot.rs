@@ -27,7 +27,7 @@ const COMMENT_MAX_BYTES_PAID: usize = 500;
 pub struct Snapshot {
     /// The settings by which the snapshot was read.
     pub settings: Arc<Settings>,
-    /// The zones that were read: those within the domain filter.
+    /// The zones that were read: those within the filters, in the account of the tunnels.
     pub zones: Vec<ZoneSnapshot>,
     /// The zones that were not read.
     pub excluded_zones: Vec<Zone>,

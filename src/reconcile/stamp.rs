@@ -7,7 +7,7 @@
 //! Fields are percent-encoded, and unknown fields are preserved. `rules` is a run of three-character [`Digest`]s, one
 //! for each rule of the owner. A `!` in front means that an Access application of ours protects something of the
 //! hostname. A `-` means that an endpoint asks for the record only, alone or before the digests of rules with paths.
-//! `h` is a digest of the hostname, if there is room: see [`Stamp::of`]. The namespace guard uses the field `ns=`: see
+//! `h` is a code of the hostname, if there is room: see [`Stamp::of`]. The namespace guard uses the field `ns=`: see
 //! [`Stamp::namespace`].
 
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ pub struct Stamp {
     pub resource: Option<Box<str>>,
     /// The owner's claims on the hostname.
     pub claims: Claims,
-    /// The digest of the hostname that the stamp was written for; `None` if the comment had no room for it.
+    /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname_code: Option<Digest>,
     unknown_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
@@ -204,7 +204,7 @@ impl Stamp {
     }
 
     /// The comment, at most `limit_bytes` long. If the comment is too long, the resource is omitted first, because it
-    /// only informs. The hostname's digest is next, because it protects: it shows that a comment was copied. `None` if
+    /// only informs. The hostname's code is next, because it protects: it shows that a comment was copied. `None` if
     /// the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
         [(self.resource.as_deref(), self.hostname_code), (None, self.hostname_code), (None, None)]

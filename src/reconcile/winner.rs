@@ -1,9 +1,9 @@
 //! Chooses one of several endpoints of the same hostname and path, because ExternalDNS can use only one, and reports
 //! the others.
 //!
-//! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. It is
-//! known by the stamp, or by the published rule. If neither tells, and for a free path, an object that asks for a login
-//! is preferred, then an object that names its service itself, and then the first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
+//! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. The
+//! stamp or the published rule identifies that object. If neither does, and for a free path, an object that asks for a
+//! login is preferred, then an object that names its service itself, and then the first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
 //! of the hostname.
 
 use std::cell::LazyCell;
@@ -22,7 +22,7 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
-const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path, or remove the hostname from all objects but one";
+const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
 /// The notes of a choice.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Permission, Plan, Visit, Visitor, Watched};
-use external_dns_cloudflare_tunnel_webhook::limits::{ACCESS_TIMEOUT, PARALLEL_READS};
+use external_dns_cloudflare_tunnel_webhook::limits::{ACCESS_TIMEOUT, PARALLEL_CALLS};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::{Value, json};
 use test_support::clock::ManualClock;
@@ -257,7 +257,7 @@ fn an_access_that_hangs_costs_a_request_its_patience_once() {
     assert_eq!(program.external_dns().records().expect("the rest is read").len(), 1);
     let calls = harness.cloudflare.take_calls();
     let asked = calls.iter().filter(|call| call.path.ends_with("/access/apps")).count();
-    assert!((1..=PARALLEL_READS).contains(&asked), "{asked} calls");
+    assert!((1..=PARALLEL_CALLS).contains(&asked), "{asked} calls");
 }
 
 /// A reading asks for the team, the policies and the account's applications, and the guard for those of each zone too.

@@ -261,6 +261,9 @@ fn a_silent_path_leads_no_visitor_past_a_login_to_a_foreign_rule() {
 
 #[test]
 fn a_slip_in_the_name_or_the_value_opens_nothing_and_leaves_what_protects() {
+    let open = Stage::new(&[]);
+    open.run(&[at(NAME, &[("login", "staff")])]);
+    assert_eq!(open.harness.cnames(), [], "a first publication");
     let stage = Stage::protected(&[]);
     for (name, value) in [
         ("access-policy", "staf"),
@@ -271,6 +274,8 @@ fn a_slip_in_the_name_or_the_value_opens_nothing_and_leaves_what_protects() {
         ("acces-policy", "none"),
         ("access_policy", "staff"),
         ("access-policy.x", "none"),
+        ("login", "staff"),
+        ("policies", "staff"),
     ] {
         stage.run(&[at(NAME, &[(name, value)])]);
         assert_eq!(stage.leaks(), [""; 0], "{name}: {value}");

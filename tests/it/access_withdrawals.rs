@@ -7,7 +7,7 @@ mod openings;
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Fault, Matcher, Visitor};
-use external_dns_cloudflare_tunnel_webhook::limits::PARALLEL_READS;
+use external_dns_cloudflare_tunnel_webhook::limits::PARALLEL_CALLS;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -154,7 +154,7 @@ fn protected_hostnames_that_are_withdrawn_at_once_leave_no_application() {
 /// A call takes 250 ms. Twelve applications are written at once, and two or three things are read at once: on one clock
 /// for all, each of them moves it by its part of that.
 fn slow_down(stage: &Stage) {
-    let side_by_side = u32::try_from(PARALLEL_READS).expect("a small number");
+    let side_by_side = u32::try_from(PARALLEL_CALLS).expect("a small number");
     let by_id = Matcher::call("GET", "/accounts/*/access/apps/*");
     let (made, put) = (Matcher::create_application(), Matcher::put_application());
     for matcher in [by_id, made, put, Matcher::delete_application()] {

@@ -250,7 +250,7 @@ fn an_object_that_asks_twice_for_one_path_is_invalid_there() {
         let desired = services.map(|service| object("ingress/shop/a", "", service));
         let endpoints = adjusted(&FakeCloudflare::new(&[], &[]), &desired).endpoints;
         let [(_, _, invalid)] = &shown(&endpoints)[..] else { panic!("{endpoints:?}") };
-        let named = if services[1] == MISTAKE { MISTAKE } else { "is the same for several rules" };
+        let named = if services[1] == MISTAKE { MISTAKE } else { "have the same path" };
         assert!(invalid.contains(named), "{invalid}");
     }
 }

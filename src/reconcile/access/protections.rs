@@ -44,7 +44,7 @@ pub struct Protections<'a> {
 }
 
 impl ProtectionIndex {
-    /// The index of `applications`, with the audiences whose tokens our `rules` accept.
+    /// The index of `applications`, with the audiences whose tokens `rules` accept.
     pub(in crate::reconcile) fn of<'r>(
         applications: &[Application],
         rules: impl Iterator<Item = &'r Rule>,

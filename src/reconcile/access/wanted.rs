@@ -144,8 +144,10 @@ pub(crate) fn usable_policy<'p>(
             let names = names.collect::<Vec<_>>().join(", ");
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
+            let is_default = settings.default_access_policy.iter().any(|name| **name == *text);
+            let by = if is_default { " by DEFAULT_ACCESS_POLICY" } else { "" };
             return Err(format!(
-                "names {text:?}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
+                "names {text:?}{by}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
                  the dashboard under Zero Trust, Access, Policies"
             ));
         }

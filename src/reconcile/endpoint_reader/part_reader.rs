@@ -75,7 +75,7 @@ impl PartReader<'_, '_> {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
                 let problem = format!(
-                    "is {text:?}, which is not configured; configured: {known}; \"true\" is the first"
+                    "is {text:?}, which is not configured; configured: {known}; \"true\" is the first, \"false\" none"
                 );
                 return Err(self.mistake(TUNNEL, problem));
             };

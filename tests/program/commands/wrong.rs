@@ -127,7 +127,12 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "another account's tunnels",
             |_| (),
             &[("CF_ACCOUNT_ID", "ffffffffffffffffffffffffffffffff")],
-            ["failed", "tunnels", "credentials not accepted", "CF_ACCOUNT_ID is the account of the tunnels"],
+            [
+                "failed",
+                "account",
+                "no zone within the filters belongs to",
+                "correct CF_ACCOUNT_ID: example.com",
+            ],
         ),
         (
             "two accounts",

@@ -98,7 +98,7 @@ fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()
 }
 
-/// The smallest mode of `ADOPT` that takes over a foreign rule at the path of a wanted rule.
+/// The smallest mode of `ADOPT` that takes over a foreign rule of the hostname.
 pub(super) fn need_of_rule(host: &Host<'_>) -> Need {
     if host.has_no_record() { Need::All } else { Need::Tunnel }
 }

@@ -6,7 +6,7 @@ use super::adoption;
 use super::{Host, HostRule, Ownership};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
-use crate::model::text::without_userinfo;
+use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
@@ -162,7 +162,7 @@ fn record_held(host: &Host<'_>, record: &Record, gated: &Gated) -> Reason {
 
 fn rule_held(host: &Host<'_>, &HostRule { tunnel, rule, .. }: &HostRule<'_>) -> Reason {
     let adopt = adoption::need_of_rule(host).to_string().into();
-    let service = without_userinfo(rule.service(), "://").into();
+    let service = mask_userinfo(rule.service(), "://").into();
     Reason::RuleHeld { tunnel: tunnel.clone(), service, adopt }
 }
 
