@@ -22,13 +22,13 @@ const EXIT_USAGE: u8 = 64;
 const EXIT_UNAVAILABLE: u8 = 69;
 
 /// The exit code, and the messages to print before.
-type Failure = (u8, Vec<String>);
+type Exit = (u8, Vec<String>);
 
-fn usage(mistakes: Vec<String>) -> Failure {
+fn usage(mistakes: Vec<String>) -> Exit {
     (EXIT_USAGE, mistakes)
 }
 
-fn failed(problem: String) -> Failure {
+fn failed(problem: String) -> Exit {
     (1, vec![problem])
 }
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Failure> {
+fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Exit> {
     let config = || Config::read(variables).map_err(usage);
     let (clock, json) = (Arc::new(SystemClock), arguments.json);
     let layout = match (json, io::stdout().is_terminal()) {
@@ -101,7 +101,7 @@ fn warned(config: Config) -> Config {
     config
 }
 
-fn serve(config: Config) -> Result<(), Failure> {
+fn serve(config: Config) -> Result<(), Exit> {
     logging::start(config.log_level, config.log_format)
         .map_err(|error| failed(format!("cannot start the log's thread: {error}")))?;
     serve::serve(config).map_err(|error| {
@@ -111,7 +111,7 @@ fn serve(config: Config) -> Result<(), Failure> {
 }
 
 /// A closed pipe is no failure of this program. Any other error, such as a full disk, is one.
-fn print(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), Exit> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -173,7 +173,8 @@ impl ApplyRequest<'_> {
         if self.deletes_rules {
             let time = self.deadline.remaining(self.state.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
             let deadline = Deadline::after(self.state.clock(), time);
-            self.state.delete_unneeded(self.resolved, &|one| one.is_replaced, deadline);
+            let Ok(snapshot) = self.state.read(self.resolved, true, deadline) else { return };
+            self.state.delete_unneeded(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
         }
     }
 
@@ -220,7 +221,7 @@ impl ApplyRequest<'_> {
             (tunnel, deleted)
         };
         PlanInputs {
-            paused: self.memory.write_history.reasons(snapshot, state.clock().now()),
+            paused: self.memory.write_history.paused_contents(snapshot, state.clock().now()),
             deletion_by_tunnel: inserted(existences.into_iter().map(is_deleted)),
             unfinished: self.memory.unfinished.clone(),
             is_dry_run: state.is_dry_run(),

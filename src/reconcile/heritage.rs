@@ -65,11 +65,15 @@ impl Heritage {
 }
 
 /// A TXT record of ExternalDNS's registry, with its parsed content.
-type Found<'a> = (&'a Record, Heritage);
+type RegistryRecord<'a> = (&'a Record, Heritage);
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone.
 /// `seen` are the names of such records in the request.
-pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: &Record) -> Vec<Found<'a>> {
+pub(super) fn records_of<'a>(
+    zone: &'a ZoneSnapshot,
+    seen: &[Box<str>],
+    record: &Record,
+) -> Vec<RegistryRecord<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }

@@ -372,7 +372,7 @@ impl fmt::Display for Reason {
             Self::TwoTunnels { tunnel } => write!(
                 formatter,
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
-                 all its endpoints at once"
+                 all its endpoints at once, and correct those that are refused"
             ),
             Self::RuleLeftBehind { tunnel, hostname, path } => write!(
                 formatter,

@@ -152,7 +152,7 @@ pub struct Stamp {
     pub claims: Claims,
     /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname_code: Option<Digest>,
-    unknown_fields: Vec<Box<str>>,
+    other_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
 }
 
@@ -164,7 +164,7 @@ impl Stamp {
             resource: None,
             claims: Claims::default(),
             hostname_code: None,
-            unknown_fields: Vec::new(),
+            other_fields: Vec::new(),
             remark: None,
         }
     }
@@ -196,7 +196,7 @@ impl Stamp {
                 Some(("h", value)) if Digest::parse(value).is_some() => {
                     stamp.hostname_code = Digest::parse(value)
                 }
-                _ => stamp.unknown_fields.push(field.into()),
+                _ => stamp.other_fields.push(field.into()),
             }
         }
         stamp.claims = claims?;
@@ -244,7 +244,7 @@ impl Stamp {
 
     /// The namespace that has the hostname, by the field `ns=`.
     pub fn namespace(&self) -> Option<NamespaceCode> {
-        let mut fields = self.unknown_fields.iter();
+        let mut fields = self.other_fields.iter();
         fields.find_map(|field| field.strip_prefix(NAMESPACE)).map(|code| NamespaceCode(code.into()))
     }
 
@@ -252,12 +252,12 @@ impl Stamp {
     /// claim is never omitted.
     fn claim_for(&mut self, namespace: &NamespaceCode) {
         if self.namespace().is_none() {
-            self.unknown_fields.push(format!("{NAMESPACE}{namespace}").into());
+            self.other_fields.push(format!("{NAMESPACE}{namespace}").into());
         }
     }
 
     fn render_with(&self, resource: Option<&str>, code: Option<Digest>) -> String {
-        let Self { owner, resource: _, claims, hostname_code: _, unknown_fields, remark } = self;
+        let Self { owner, resource: _, claims, hostname_code: _, other_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
         if let Some(resource) = resource {
             comment.push_str(" resource=");
@@ -268,7 +268,7 @@ impl Stamp {
         }
         comment.push_str(" rules=");
         comment.push_str(&claims.to_string());
-        for field in unknown_fields {
+        for field in other_fields {
             comment.push(' ');
             comment.push_str(field);
         }

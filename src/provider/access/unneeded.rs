@@ -16,7 +16,7 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The time to read and to delete unneeded Access applications.
+/// The time to delete unneeded Access applications.
 pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The places of our applications that the last check found unneeded; true if the check before it found the same.
@@ -66,21 +66,23 @@ impl ProviderState {
             return;
         }
         let _lock = lock(&self.memory);
+        // To read a large account would take longer.
+        let Some(snapshot) = lock(&self.last_snapshot).recent(self.clock().now()) else { return };
         let agreed = lock(&self.unneeded_places).take_confirmed();
         let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
-        self.delete_unneeded(resolved, &is_agreed, deadline);
+        self.delete_unneeded(resolved, &snapshot, &is_agreed, deadline);
     }
 
-    /// Reads a new snapshot, and deletes the unneeded applications that `is_selected` selects.
+    /// Deletes the unneeded applications that `is_selected` selects.
     pub(in crate::provider) fn delete_unneeded(
         &self,
         resolved: &Resolved,
+        snapshot: &Snapshot,
         is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        let Ok(snapshot) = self.read(resolved, true, deadline) else { return };
-        let mut left = self.unneeded_applications(&snapshot);
+        let mut left = self.unneeded_applications(snapshot);
         left.retain(is_selected);
         if left.is_empty() {
             return;

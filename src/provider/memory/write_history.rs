@@ -53,7 +53,7 @@ pub(super) struct Pause {
 
 impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
-    pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
+    pub(crate) fn paused_contents(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
         inserted(self.0.values().filter_map(|write| match &write.state {
             State::Paused { content, quota, pause } if !has_room(quota.as_ref(), snapshot) => {
                 Some((*content, pause.reason(now)?))
@@ -175,7 +175,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_paused = paused.reasons(&snapshot(), now).contains_key(&1);
+            let is_paused = paused.paused_contents(&snapshot(), now).contains_key(&1);
             if !is_paused {
                 send(&mut paused, now);
             }
@@ -204,7 +204,7 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             paused.note_written(&write(1, 1), start);
             paused.note_written(&write(1, 1), again);
-            let reasons = paused.reasons(&snapshot(), again);
+            let reasons = paused.paused_contents(&snapshot(), again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
@@ -212,7 +212,8 @@ mod tests {
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let holds = |paused: &WriteHistory, content| paused.reasons(&snapshot(), now).contains_key(&content);
+        let holds =
+            |paused: &WriteHistory, content| paused.paused_contents(&snapshot(), now).contains_key(&content);
         for _ in 0..5 {
             paused.note_written(&write(1, 1), now);
             paused.note_written(&write(1, 2), now);
@@ -227,7 +228,8 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let is_paused = |paused: &WriteHistory, now| paused.reasons(&snapshot(), now).contains_key(&1);
+        let is_paused =
+            |paused: &WriteHistory, now| paused.paused_contents(&snapshot(), now).contains_key(&1);
         paused.note_rejected(1, no(), None, now);
         paused.note_rejected(1, no(), None, now);
         paused.forget(2);
@@ -243,10 +245,10 @@ mod tests {
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_failure(1, no(), now);
-        assert!(paused.has_failed(1) && paused.reasons(&snapshot(), now).is_empty());
+        assert!(paused.has_failed(1) && paused.paused_contents(&snapshot(), now).is_empty());
         paused.note_rejected(2, no(), None, now);
         paused.note_failure(2, no(), now);
-        assert_eq!(paused.reasons(&snapshot(), now), [(2, no())].into());
+        assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
     }
 
     #[test]

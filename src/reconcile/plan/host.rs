@@ -260,7 +260,7 @@ impl<'a> Host<'a> {
     }
 
     /// True if another instance may be about to write the rule of one of `digests`.
-    fn may_come(&self, digests: &BTreeSet<Digest>) -> bool {
+    fn may_be_written_elsewhere(&self, digests: &BTreeSet<Digest>) -> bool {
         let is_own = |digest| self.unfinished().is_some_and(|own| own.digests.contains(digest));
         !digests.iter().all(is_own) && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
     }

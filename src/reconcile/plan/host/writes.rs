@@ -99,8 +99,8 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    let is_early = host.may_come(&dangling);
-    let dangling = if is_early { BTreeSet::new() } else { dangling };
+    let keeps_dangling = host.may_be_written_elsewhere(&dangling);
+    let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
     let mut claims = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
@@ -109,13 +109,13 @@ pub(super) fn host_plan(
     let hides_wildcard = hides_wildcard(host);
     let is_deletion = is_withdrawal || hides_wildcard && accepted.is_empty();
     let needed = obstacle::needed_by_foreign_rule(host).filter(|_| is_withdrawal);
-    let (stamp_operations, unstamp_operations) = if is_deletion && !is_early && needed.is_none() {
+    let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling && needed.is_none() {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
-    let early = is_early.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
+    let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
     let refusals = moving.waiting(decision).into_iter().chain(early).chain(needed).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
