@@ -6,9 +6,6 @@ use crate::limits;
 use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
-/// Words that a variable of this program may begin with.
-const PROGRAM_WORDS: [&str; 2] = ["CF", "WEBHOOK"];
-
 /// Prefixes that only our settings have. Any variable with such a prefix was meant for this program.
 const PREFIXES: [&str; 10] = [
     "CF_",
@@ -73,17 +70,19 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
-    // A shorter name of the setting, or one with its words in another order.
+    // A shorter name of the setting, or one with its words in another order. A single word may be any program's.
+    let words = folded.strip_prefix("CF_").unwrap_or(&folded);
     let has_its_words = |known: &&str| {
-        let mut words = folded.split('_').filter(|word| !PROGRAM_WORDS.contains(word)).peekable();
-        let is_named = folded.contains('_') && words.peek().is_some();
-        is_named
-            && words.all(|word| {
-                known.split('_').any(|one| one.trim_end_matches('S') == word.trim_end_matches('S'))
-            })
+        let is_word =
+            |word: &str| known.split('_').any(|one| one.trim_end_matches('S') == word.trim_end_matches('S'));
+        folded.contains('_') && words.split('_').all(is_word)
     };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
-    let nearest = variables().find(has_its_words).or_else(|| nearest(&folded, known, edits_max));
+    let nearest = SETTINGS
+        .iter()
+        .map(|setting| setting.variable)
+        .find(has_its_words)
+        .or_else(|| nearest(&folded, known, edits_max));
     let is_limit =
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));
@@ -122,7 +121,6 @@ mod tests {
             ("DEFAULT_POLICY", "DEFAULT_ACCESS_POLICY", true),
             ("EXCLUDE_DOMAINS", "EXCLUDE_DOMAIN_FILTER", true),
             ("CF_ZONE_ID", "ZONE_ID_FILTER", true),
-            ("WEBHOOK_DRY_RUN", "DRY_RUN", true),
             ("API_TOKEN", "CF_API_TOKEN", false),
             ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD", true),
             ("NAMESPACE_DOMAIN_LIST", "NAMESPACE_DOMAINS", true),
@@ -169,6 +167,11 @@ mod tests {
             ("HOSTNAME", "x"),
             ("KUBERNETES_PORT", "tcp://10.0.0.1:443"),
             ("HTTPS_PROXY", "http://proxy"),
+            ("POD_NAMESPACE", "dns"),
+            ("WEBHOOK_NAMESPACE", "dns"),
+            ("NODE_NAME", "n1"),
+            ("SERVER_NAME", "web"),
+            ("LOG_FILE", "/dev/stderr"),
         ] {
             assert_eq!(hint(name, value), None, "{name}");
         }
