@@ -153,6 +153,12 @@ pub(crate) fn no_such_tunnel(present: &[Tunnel], wanted: &str) -> String {
 pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
+    let is_name = |word: &str| present.clone().any(|one| *one.name == *word);
+    if name.contains(' ') && name.split_whitespace().all(is_name) {
+        return Err(format!(
+            "no tunnel is called {name:?}, but each of its words is: separate names by commas"
+        ));
+    }
     if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
         let remedy = format!("use its id {id}, or choose a name that differs in more than capitals");
         return Err(format!("no tunnel is called {name:?}, but one is called {other:?}: {remedy}"));
@@ -286,6 +292,9 @@ mod tests {
         ] {
             assert!(check_may_be_created(&[], name).is_err(), "{name:?}");
         }
+        let told = check_may_be_created(&tunnels(2), "t0 t1").unwrap_err();
+        assert!(told.ends_with("separate names by commas"), "{told}");
+        assert_eq!(check_may_be_created(&tunnels(2), "t0 two"), Ok(()));
     }
 
     #[test]
