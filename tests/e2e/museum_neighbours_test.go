@@ -247,7 +247,7 @@ func unwantedTexts(t *testing.T) string {
 	seen, byHand := watched(), "http://everything-else:80 through "+tunnel.ID
 	got(t, "web.example.com", seen["web.example.com"], byHand, "http://web.shop.svc:80 through "+tunnel.ID, byHand)
 	got(t, "*.apps.example.com", seen["any.apps.example.com"], byHand, "http://apps.shop.svc:80 through "+tunnel.ID, byHand)
-	return "None is made: whose a record is stands in its comment"
+	return "None is made: the record's comment names its owner"
 }
 
 // A tunnel is made whenever nothing local says that it was made before: after a lost answer, by a second replica, in a

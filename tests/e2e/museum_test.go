@@ -61,7 +61,7 @@ var smallExhibits = []exhibit{
 		"The same, where both clusters were set up from one guide and have one owner",
 		twoClustersWithOneOwner},
 	{[]string{"STRRL/cloudflare-tunnel-ingress-controller#293", "STRRL/cloudflare-tunnel-ingress-controller#274"},
-		"Each hostname brings a TXT record that says nothing to who finds it in the dashboard, and no switch turns them off",
+		"Each hostname brings a TXT record that does not show its purpose in the dashboard, and no switch turns them off",
 		unwantedTexts},
 	{[]string{"adyanth/cloudflare-operator#179", "petauron/vastora#210"},
 		"A tunnel is made without a look, so that a lost answer or a second replica makes it twice, or never again",
