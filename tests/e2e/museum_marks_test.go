@@ -81,11 +81,16 @@ var markingFlags = []string{
 	"--events-emit=RecordReady", "--events-emit=RecordError", "--events-emit=RecordDeleted",
 }
 
-// asks makes a DNSEndpoint for one hostname.
-func (u *upgrade) asks(t *testing.T, name, hostname string) {
+// asks makes a DNSEndpoint for its hostnames.
+func (u *upgrade) asks(t *testing.T, name string, hostnames ...string) {
 	t.Helper()
+	endpoints := make([]string, len(hostnames))
+	for at, hostname := range hostnames {
+		service := strings.TrimSuffix(hostname, ".example.com") + ".shop.svc:80"
+		endpoints[at] = `{dnsName: ` + hostname + `, recordType: CNAME, targets: ["http://` + service + `"]}`
+	}
 	object := `{apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {name: ` + name + `},
-		spec: {endpoints: [{dnsName: ` + hostname + `, recordType: CNAME, targets: ["http://` + name + `.shop.svc:80"]}]}}`
+		spec: {endpoints: [` + strings.Join(endpoints, ", ") + `]}}`
 	if _, err := u.server.Try("POST", kindsPath+dnsEndpoints, []byte(object)); err != nil {
 		t.Fatal(err)
 	}
@@ -135,31 +140,25 @@ func TestMuseumWhatIsRefusedBesideOthersIsMarkedAsDoneByExternalDNS(t *testing.T
 // A request that is answered 503 marks nothing as done, not even what was done in it.
 func TestMuseumWhatIsWithheldIsMarkedAsFailed(t *testing.T) {
 	t.Parallel()
-	const count = 6
 	pod := beforeUpgrade(t)
 	pod.server.defines(t, dnsEndpoints)
-	hostname := func(number int) (name, hostname string) {
-		name = fmt.Sprintf("web-%d", number)
-		return name, name + ".example.com"
+	hostnames := make([]string, 6)
+	for number := range hostnames {
+		hostnames[number] = fmt.Sprintf("web-%d.example.com", number)
 	}
-	for number := range count {
-		name, hostname := hostname(number)
-		pod.asks(t, name, hostname)
-	}
+	// In one object: an API server deletes objects one by one, and a loop between two carries out the first deletions.
+	pod.asks(t, "webs", hostnames...)
 	pod.runs(t, harness.Newest, markingFlags...)
-	for number := range count {
-		name, hostname := hostname(number)
-		pod.marks(t, name, hostname, marked{"Programmed", true, []string{"RecordReady"}})
+	for _, hostname := range hostnames {
+		pod.marks(t, "webs", hostname, marked{"Programmed", true, []string{"RecordReady"}})
 	}
-	// In one call: a loop between two deletions would carry out the first ones.
-	if _, err := pod.server.Try("DELETE", kindsPath+dnsEndpoints, nil); err != nil {
+	if _, err := pod.server.Try("DELETE", kindsPath+dnsEndpoints+"/webs", nil); err != nil {
 		t.Fatal(err)
 	}
 	pod.asks(t, "new", "new.example.com")
 	pod.marks(t, "new", "new.example.com", marked{"Failed", true, []string{"RecordError"}})
 	pod.cloudflare.Publishes(t, pod.tunnel, "new.example.com", "http://new.shop.svc:80", `{}`)
-	for number := range count {
-		_, hostname := hostname(number)
+	for _, hostname := range hostnames {
 		pod.cloudflare.Publishes(t, pod.tunnel, hostname, "http://"+strings.TrimSuffix(hostname, ".example.com")+".shop.svc:80", `{}`)
 	}
 }
