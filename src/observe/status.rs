@@ -26,9 +26,10 @@ pub struct Status {
     pub wanted: usize,
     /// Wanted hostnames whose endpoints, when the last loop began, were all shown as ExternalDNS sends them.
     pub published: usize,
-    /// Refusals of the last request that wait for no other step.
+    /// Hostnames with a refusal in the last request that waits for no other step.
     pub refused: usize,
-    /// Refusals that wait for another step, and hostnames that wait for the next request or were in no request.
+    /// Hostnames whose refusals all wait for another step, and hostnames that wait for the next request or were in no
+    /// request.
     pub waiting: usize,
     /// Hostnames that were sent without a service.
     pub without_service: usize,
@@ -57,18 +58,20 @@ pub struct Row {
 }
 
 impl Status {
-    /// Adds rows while there is room; `more` is the rest of `count`. Each text is on one line and without a secret.
-    pub fn fill(&mut self, count: usize, rows: impl IntoIterator<Item = Row>) {
+    /// Adds rows while there is room, and counts the other rows in `more`. Each text is on one line and without a secret.
+    pub fn fill(&mut self, rows: impl IntoIterator<Item = Row>) {
         let mut bytes = 0;
-        for row in rows.into_iter().take(ROWS_MAX) {
-            let row = row.redacted();
-            bytes += json::to_string(&row).len();
-            if bytes > ROWS_MAX_BYTES {
-                break;
+        let mut has_room = |row: &Row| {
+            bytes += json::to_string(row).len();
+            bytes <= ROWS_MAX_BYTES
+        };
+        for row in rows.into_iter().map(Row::redacted) {
+            if self.rows.len() < ROWS_MAX && self.more == 0 && has_room(&row) {
+                self.rows.push(row);
+            } else {
+                self.more += 1;
             }
-            self.rows.push(row);
         }
-        self.more = count.saturating_sub(self.rows.len());
     }
 }
 
@@ -118,7 +121,7 @@ mod tests {
             [(1, 1_000..=1_000), (300, 1_000..=1_000), (1_000, 400..=500), (100_000, 400..=500)]
         {
             let mut status = Status::default();
-            status.fill(100_000, (0..100_000).map(|_| row("x".repeat(length))));
+            status.fill((0..100_000).map(|_| row("x".repeat(length))));
             assert!(expected.contains(&status.rows.len()), "{length}: {}", status.rows.len());
             assert_eq!(status.more, 100_000 - status.rows.len());
             let length = json::to_string(&status).len();
@@ -131,7 +134,7 @@ mod tests {
         let mut status = Status::default();
         let odd = || "a\n\u{1b}[2J\u{9b}\u{202e}".to_owned();
         let row = Row { hostname: odd(), path: Some(odd()), resource: Some(odd()), ..row(odd()) };
-        status.fill(1, [row]);
+        status.fill([row]);
         let escaped = r"a\n\u{1b}[2J\u{9b}\u{202e}";
         let Row { hostname, path, resource, what, .. } = &status.rows[0];
         let texts = [Some(hostname), path.as_ref(), resource.as_ref(), Some(what)];

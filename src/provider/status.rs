@@ -5,7 +5,7 @@
 //! - the hostnames that were written or postponed: fingerprints;
 //! - the published hostnames: the last snapshot, even if a write has outdated the snapshot.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::locks::lock;
 use crate::model::text::fingerprint;
@@ -36,6 +36,8 @@ const NOTE: &str = "note";
 const LEFT_OUT: &str = "left out";
 
 const NOT_READY: &str = "not ready";
+
+const BEFORE_WRITES: &str = "; read before the last write: the next loop reads it again";
 
 const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
      no loop comes, this log and that of ExternalDNS say why";
@@ -114,22 +116,21 @@ impl LastLoop {
     pub(super) fn counts(&self) -> Status {
         let without_service = self.without_service.as_ref().map_or(0, |endpoints| endpoints.without_opt_out);
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
-        let mut refused = BTreeSet::new();
+        // By hostname: true if all of its refusals wait.
+        let mut refused = BTreeMap::new();
         for (refusal, _) in self.refusals() {
-            if refusal.reason.category() == WAITING {
-                status.waiting += 1;
-            } else {
-                status.refused += 1;
-            }
-            refused.insert(fingerprint([&*refusal.hostname]));
+            let waits = refused.entry(fingerprint([&*refusal.hostname])).or_insert(true);
+            *waits &= refusal.reason.category() == WAITING;
         }
+        status.waiting = refused.values().filter(|waits| **waits).count();
+        status.refused = refused.len() - status.waiting;
         for endpoints in self.endpoints.by_hostname() {
             let mut sent = endpoints.iter().filter(|endpoint| endpoint.is_sent()).peekable();
             let Some(hostname) = sent.peek().map(|endpoint| endpoint.hostname) else { continue };
             status.wanted += 1;
             if !sent.any(|endpoint| endpoint.differs()) {
                 status.published += 1;
-            } else if !refused.contains(&hostname) && self.state(hostname).0 != WRITTEN {
+            } else if !refused.contains_key(&hostname) && self.state(hostname).0 != WRITTEN {
                 status.waiting += 1;
             }
         }
@@ -172,11 +173,10 @@ impl Provider {
         rows.extend(last.unasked_wildcards(None));
         status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
         let left_out = lines(&last.left_out, None, LEFT_OUT);
-        let count = rows.len() + status.refused + status.waiting + left_out.len();
         let names = last.endpoints.unpublished.iter();
         let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
         let refused = last.refusals().map(refused);
-        status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
+        status.fill(rows.into_iter().chain(refused).chain(rest).chain(left_out));
         status
     }
 
@@ -206,7 +206,7 @@ impl Provider {
         }
         rows.extend(last.notes(hostname));
         status.ok = rows.iter().all(is_well);
-        status.fill(rows.len(), rows);
+        status.fill(rows);
         status
     }
 
@@ -223,9 +223,16 @@ impl Provider {
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
     fn standing(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
-        let read = lock(&self.state.last_snapshot).as_read()?;
+        let last = lock(&self.state.last_snapshot);
+        let read = last.as_read()?;
+        let is_outdated = last.unless_outdated().is_none();
+        drop(last);
         let parsed = Hostname::parse(hostname).ok();
-        Some(parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default())
+        let mut paths = parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default();
+        for path in paths.iter_mut().filter(|_| is_outdated) {
+            path.what += BEFORE_WRITES;
+        }
+        Some(paths)
     }
 
     /// The row of a hostname that is not sent to be published.

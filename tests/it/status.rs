@@ -309,3 +309,44 @@ fn every_spelling_of_a_name_has_its_state() {
         assert!(overview(&program).ok);
     }
 }
+
+#[test]
+fn what_was_read_before_a_write_is_told_as_that_until_the_next_loop() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&web()).expect("published");
+    let texts =
+        || Status::of(&program, WEB).rows.into_iter().map(|row| row.what).collect::<Vec<_>>().concat();
+    external_dns.run_loop(&web()).expect("nothing to do");
+    assert!(!texts().contains("read before"), "{}", texts());
+    for (next, is_published) in [(&[published(WEB, "http://web:81")][..], true), (&web(), true), (&[], false)]
+    {
+        external_dns.run_loop(next).expect("written");
+        assert!(
+            texts().contains("record CNAME") && texts().contains("read before the last write"),
+            "{}",
+            texts()
+        );
+        external_dns.records().expect("read");
+        assert_eq!(texts().contains("record CNAME"), is_published, "{}", texts());
+        assert!(!texts().contains("read before"), "{}", texts());
+    }
+}
+
+#[test]
+fn a_hostname_with_several_refused_paths_is_counted_once() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let paths = ["^/a", "^/b"].map(|path| {
+        let properties = [("tunnel-service", "nonsense://web"), ("tunnel-path", path)];
+        Endpoint { set_identifier: path.to_owned(), ..endpoint(WEB, &properties) }
+    });
+    let _ = program.external_dns().run_loop(&paths);
+    let status = overview(&program);
+    assert_eq!(
+        (status.rows.len(), status.wanted, status.refused, status.waiting),
+        (2, 1, 1, 0),
+        "{status:#?}"
+    );
+}
