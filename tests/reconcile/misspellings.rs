@@ -258,10 +258,12 @@ proptest! {
 fn an_invalid_value_or_target_changes_nothing_and_is_refused() {
     for ((target, said), _) in objects() {
         let right = object(&(target, said.clone()));
-        for (nth, (name, _)) in said.iter().enumerate() {
-            for value in invalid_values(property_of(name).0) {
+        for (nth, (name, value)) in said.iter().enumerate() {
+            let quoted = [format!("\"{value}\""), format!("'{value}'")];
+            let invalid = invalid_values(property_of(name).0).iter().copied();
+            for value in invalid.chain(quoted.iter().map(String::as_str)) {
                 let mut wrong = right.clone();
-                wrong.provider_specific[nth].value = (*value).into();
+                wrong.provider_specific[nth].value = value.into();
                 assert_eq!(problem(&right, &wrong, false), None, "{name}={value:?} at {target}");
             }
         }

@@ -242,15 +242,19 @@ impl PartReader<'_, '_> {
             })
     }
 
-    /// Adds a mistake for each misspelled name, and for a property that is set twice.
+    /// Adds a mistake for each misspelled name, for a value in quotation marks, and for a property that is set twice.
     pub(super) fn check_names(&mut self) {
-        for (name, _) in &self.part.properties {
+        let is_mark = ['"', '\''];
+        for (name, value) in &self.part.properties {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
                 let hint = match nearest {
                     Some(nearest) => format!("did you mean {nearest}?"),
                     None => format!("there are {}", property_name::with_word_of(name).join(", ")),
                 };
                 self.mistake(name, format!("is unknown; {hint}"));
+            } else if property_name::is_known(name) && value.starts_with(is_mark) && value.ends_with(is_mark)
+            {
+                self.mistake(name, "has quotation marks: remove them");
             }
         }
         // The properties are sorted and without duplicates. Foreign properties are not read, so they cannot conflict.
