@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-/// The time for a request of ExternalDNS. Its client gives up after 15 s and then exits.
+/// The time for a request of ExternalDNS, which gives up after 15 s and then exits.
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(12);
 
 /// A request must take less than ExternalDNS's own limit of 15 s.

@@ -275,8 +275,7 @@ impl Check<'_> {
             }
             Err(error) => {
                 let found = format!("not known, because the tunnel token cannot be read: {error}");
-                let remedy =
-                    "try again; without the permission to edit tunnels nothing is published through it";
+                let remedy = "try again; without the permission to edit tunnels the webhook publishes nothing through it";
                 self.note(FindingStatus::Warning, &what, found, remedy);
             }
         }
@@ -287,7 +286,7 @@ impl Check<'_> {
             (false, _) => (FindingStatus::Ok, "configured at Cloudflare", ""),
             (true, true) => (
                 FindingStatus::Warning,
-                "configured by a file beside its cloudflared: the first write takes over from it, for good",
+                "configured by a file beside its cloudflared: the first write replaces the file for good",
                 "",
             ),
             (true, false) => (

@@ -36,7 +36,7 @@ const TOKEN_FILE_MODE: u32 = 0o400;
 pub(super) struct Outcome {
     id: String,
     name: String,
-    /// True if this run made the tunnel.
+    /// True if this run created the tunnel.
     new: bool,
     token_file: Option<String>,
 }
@@ -52,8 +52,8 @@ pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or makes the tunnel, and writes its tunnel token if `token_file` is given. The inner error says that a dry run
-/// does not make the missing tunnel.
+/// Finds or creates the tunnel, and writes its tunnel token if `token_file` is given. The inner error says that a dry
+/// run does not create the missing tunnel.
 ///
 /// # Errors
 /// The reason and the remedy. No file was written then.
@@ -160,7 +160,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Makes the missing tunnel. The flag is true if Cloudflare confirmed that this call made it.
+    /// Creates the missing tunnel. The flag is true if Cloudflare confirmed that this call created it.
     fn create(&self) -> Result<(Tunnel, bool), String> {
         let answer = self.client.create_tunnel(&self.account, self.wanted, self.deadline);
         if let Ok(tunnel) = &answer

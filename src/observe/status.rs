@@ -18,7 +18,7 @@ const ROWS_MAX_BYTES: usize = 512 * 1024;
 /// What the process knows of the last loop of ExternalDNS. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
 pub struct Status {
-    /// True if everything that was asked about is published, written, without a service or left out.
+    /// True if no row says that work is left: everything is published, written, without a service, left out or a note.
     pub ok: bool,
     /// When the last loop began; `None` before the first one.
     pub loop_began: Option<i64>,
@@ -46,7 +46,7 @@ pub struct Row {
     pub path: Option<String>,
     /// The object that asks for the hostname.
     pub resource: Option<String>,
-    /// The group of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`,
+    /// The category of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`,
     /// `not ready` or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
@@ -61,16 +61,15 @@ impl Status {
     /// Adds rows while there is room, and counts the other rows in `more`. Each text is on one line and without a secret.
     pub fn fill(&mut self, rows: impl IntoIterator<Item = Row>) {
         let mut bytes = 0;
-        let mut has_room = |row: &Row| {
-            bytes += json::to_string(row).len();
-            bytes <= ROWS_MAX_BYTES
-        };
-        for row in rows.into_iter().map(Row::redacted) {
-            if self.rows.len() < ROWS_MAX && self.more == 0 && has_room(&row) {
-                self.rows.push(row);
-            } else {
-                self.more += 1;
+        let mut rows = rows.into_iter();
+        for row in rows.by_ref() {
+            let row = row.redacted();
+            bytes += json::to_string(&row).len();
+            if self.rows.len() == ROWS_MAX || bytes > ROWS_MAX_BYTES {
+                self.more = 1 + rows.count();
+                break;
             }
+            self.rows.push(row);
         }
     }
 }

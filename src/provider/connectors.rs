@@ -20,7 +20,7 @@ use crate::reconcile::ConfiguredTunnel;
 #[derive(Debug)]
 pub(super) struct ConnectorWatch {
     next_at: Instant,
-    /// By tunnel: the version from before the last look, if a connector had not applied that version at the look.
+    /// For each tunnel: the version that existed before the last look, if a connector had not applied it at that look.
     awaited: BTreeMap<TunnelId, i64>,
     logged: Logged<LogLine>,
 }

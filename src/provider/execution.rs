@@ -46,7 +46,7 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// By target that was written to: true if each piece was written or refused.
+    /// For each target that was written to: true if each of its pieces was written or refused.
     decided: BTreeMap<WriteTarget<'a>, bool>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,

@@ -57,7 +57,7 @@ pub(super) fn ended_early(error: &Error) -> Failure {
 /// A part of the request is left to the next request.
 pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!(
-        "{changes} hostnames or endpoints wait for a later request; the log names them"
+        "{changes} hostnames or endpoints wait for a later request; the command status names them"
     ))
 }
 

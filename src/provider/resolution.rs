@@ -156,7 +156,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     let is_name = |word: &str| present.clone().any(|one| *one.name == *word);
     if name.contains(' ') && name.split_whitespace().all(is_name) {
         return Err(format!(
-            "no tunnel is called {name:?}, but each of its words is: separate names by commas"
+            "no tunnel is called {name:?}, but each of its words is a tunnel's name: separate names by commas"
         ));
     }
     if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
@@ -181,7 +181,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     } else {
         return Ok(());
     };
-    Err(format!("there is no tunnel {name:?}, and none is created, because the name looks like {meant}"))
+    Err(format!("tunnel {name:?} does not exist, and is not created, because the name looks like {meant}"))
 }
 
 /// The remedy for an error that prevents a complete start.

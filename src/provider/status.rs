@@ -40,7 +40,7 @@ const NOT_READY: &str = "not ready";
 const BEFORE_WRITES: &str = "; read before the last write: the next loop reads it again";
 
 const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
-     no loop comes, this log and that of ExternalDNS say why";
+     no loop comes, the logs of the webhook and of ExternalDNS say why";
 
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
      few seconds; if this answer stays, the log says why reading fails";

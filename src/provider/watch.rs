@@ -26,7 +26,7 @@ use crate::shutdown::Shutdown;
 /// The time for one attempt to check the token and to find the tunnels.
 const START_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The time by which the announcement of the zones may delay readiness.
+/// The longest time for which the announcement of the zones delays readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time between two looks at the credentials' file. Kubernetes needs a minute to update the file.

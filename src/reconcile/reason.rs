@@ -17,10 +17,10 @@ const REMOVE_HOSTNAME: &str = "remove the hostname from the cluster";
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
     "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
 
-/// The group of reasons whose cause is an object in the cluster or a setting.
+/// The category of reasons whose cause is an object in the cluster or a setting.
 pub const MISTAKE: &str = "mistake";
 
-/// The group of reasons that disappear once other work is done, or once another endpoint is corrected.
+/// The category of reasons that disappear once other work is done, or once another endpoint is corrected.
 pub const WAITING: &str = "waiting";
 
 /// The reason of a refusal.
@@ -208,7 +208,7 @@ impl Reason {
         Self::NotKept { .. } => "not_kept",
     }
 
-    /// The group of the reason, which shows where to look for the remedy.
+    /// The category of the reason, which shows where to look for the remedy.
     pub fn category(&self) -> &'static str {
         self.kind().0
     }
@@ -409,8 +409,8 @@ impl fmt::Display for Reason {
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "Cloudflare does not keep this write ({what}): another program or person changes it back: let one program \
-                 write it; or Cloudflare does not store a default: leave the option out"
+                "this write ({what}) is undone each time: if another program or person undoes it, let one program \
+                 write the value; if Cloudflare does not store a default, leave the option out"
             ),
         };
         written?;

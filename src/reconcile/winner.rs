@@ -2,9 +2,10 @@
 //! the others.
 //!
 //! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. The
-//! stamp or the published rule identifies that object. If neither does, and for a free path, an object that asks for a
-//! login is preferred, then an object that names its service itself, and then the first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
-//! of the hostname.
+//! stamp or the published rule identifies that object. If no object asks for the published rule, an invalid endpoint is
+//! preferred, so that the rule stays. For a free path, an object that asks for a login is preferred, then a valid one,
+//! then one that names its service itself. Among equals, the first object by name wins. With the namespace guard, the
+//! namespace is chosen first, as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;

@@ -169,7 +169,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// If a stamped rule was not written: the stamped records and their correct claims. A digest from before this
+    /// The stamped records and their correct claims; `None` if no stamp has to be corrected. A digest from before this
     /// request stays: another instance may be about to write the rule, or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;

@@ -71,7 +71,7 @@ impl ApplicationOperation {
     }
 }
 
-/// The work on Access besides the publication.
+/// The work on Access that a publication needs, besides its rule and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum AccessStep {
     Nothing,

@@ -156,7 +156,10 @@ impl PartReader<'_, '_> {
             }
             let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
             if let Some(setting) = settings.operator.asks_for_access(requires) {
-                self.mistake(property, format!("is set, but {setting} asks for Access by itself: remove it"));
+                self.mistake(
+                    property,
+                    format!("is set, but {setting} sets Access for every rule: remove it"),
+                );
             }
             return Ok(WantedAccess::Unspecified);
         }

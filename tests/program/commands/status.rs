@@ -109,7 +109,7 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
 
     let all = status(&process, &[]);
     assert_eq!(all.code, Some(1));
-    let counts = " ago: 11 wanted, 2 published, 15 refused, 1 waiting, 1 without a service\n";
+    let counts = " ago: 11 wanted, 2 published, 15 refused, 0 waiting, 1 without a service\n";
     assert!(all.out.starts_with("last loop ") && all.out.contains(counts), "{}", all.out);
     for (hostname, state, remedy) in TROUBLES {
         let rows = rows(&all);

@@ -168,7 +168,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "a tunnel configured by a file that is allowed",
             |cloudflare| cloudflare.tunnel_mut("home").config_source = ConfigSource::Local,
             &[("ALLOW_LOCAL_CONFIG", "true")],
-            ["warning", "tunnel home", "takes over", ""],
+            ["warning", "tunnel home", "replaces the file", ""],
         ),
         (
             "a tunnel without connectors",

@@ -2,7 +2,7 @@
 //!
 //! - the endpoints of one object are published together or not at all;
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a
-//!   creation and a deletion, and may send a stranger's endpoint in place of the one that is deleted.
+//!   creation and a deletion, and may send another object's endpoint in place of the one that is deleted.
 
 use std::collections::BTreeSet;
 

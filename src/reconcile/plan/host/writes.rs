@@ -321,7 +321,7 @@ impl RecordWrites<'_, '_> {
         !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
-    /// The stamp in a comment, bound to the hostname, so that a missing hostname digest makes no difference.
+    /// The stamp in a comment, bound to the hostname, so that a missing hostname code makes no difference.
     fn meaning(&self, comment: &str) -> Option<Stamp> {
         let mut stamp = Stamp::parse(comment)?;
         stamp.bind_to(self.host.name());
