@@ -2,10 +2,10 @@
 //! the others.
 //!
 //! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. The
-//! stamp or the published rule identifies that object. If no object asks for the published rule, an invalid endpoint is
-//! preferred, so that the rule stays. For a free path, an object that asks for a login is preferred, then a valid one,
-//! then one that names its service itself. Among equals, the first object by name wins. With the namespace guard, the
-//! namespace is chosen first, as `plan` chooses it, over all paths of the hostname.
+//! stamp or the published rule identifies that object. If neither identifies it, an object that asks for a login is preferred;
+//! then, for a published rule, an invalid endpoint, so that the rule stays; for a free path, a valid one, then one that
+//! names its service itself. Among equals, the first object by name wins. With the namespace guard, the namespace is
+//! chosen first, as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -132,12 +132,12 @@ impl<'a> Contest<'a> {
                 present.as_ref().is_some_and(|present| asks_for(&candidate.endpoint, present, shows))
             });
         }
+        // A candidate that asks for a login is preferred even if it is invalid: then nothing is opened or published.
+        prefer(left, |candidate| candidate.intent.asks_for_login);
         if left.len() > 1 && present.is_some() {
             // If no candidate asks for the published rule, an invalid endpoint wins, so that the rule stays as it is.
             prefer(left, |candidate| is_invalid(&candidate.endpoint));
         } else {
-            // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
-            prefer(left, |candidate| candidate.intent.asks_for_login);
             prefer(left, |candidate| !is_invalid(&candidate.endpoint));
             prefer(left, |candidate| !candidate.intent.uses_default);
         }

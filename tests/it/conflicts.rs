@@ -218,6 +218,26 @@ fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
     }
 }
 
+/// The last part of the expression is open, and what stands in front of that part is not.
+#[test]
+fn a_path_with_a_login_stays_in_front_of_a_wider_prefix() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let host = "x.example.com";
+    let at = |object: &str, said: &[(&str, &str)]| {
+        of(object, endpoint(host, &[&[("tunnel-service", "http://web:80")], said].concat()))
+    };
+    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+    let admin = at("ingress/n/admin", &[&check[..], &[("tunnel-path", "^/api(/v1|/v2)/admin.*")]].concat());
+    let prefix = at("ingress/n/api", &[("tunnel-path-prefix", "/api")]);
+    for desired in [vec![admin.clone()], vec![admin, prefix]] {
+        run(&program, &desired);
+        let visit = harness.cloudflare.visit(host, "/api/v1/admin");
+        assert!(!visit.is_served(), "{visit}");
+    }
+    assert_eq!(harness.service_at(host, "/api/v1"), "http://web:80");
+}
+
 /// Its old rule hides a foreign one, in front of which the new rule does not stand, and a wider rule with a login is
 /// between.
 #[test]

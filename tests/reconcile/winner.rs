@@ -15,6 +15,7 @@ use test_support::harness::endpoint_of;
 const HOST: &str = "a.example.com";
 const WEB: &str = "http://web.shop.svc:80";
 const OTHER: &str = "http://other.shop.svc:80";
+const THIRD: &str = "http://third.shop.svc:80";
 const MISTAKE: &str = "htp://web.shop.svc:80";
 
 fn object(resource: &str, path: &str, service: &str) -> Endpoint {
@@ -122,12 +123,18 @@ fn without_a_name_in_the_stamp_the_object_wins_that_asks_for_what_stands() {
         endpoint.provider_specific.push(Property::new(name, value));
         endpoint
     };
+    let login = |endpoint: Endpoint| {
+        let said = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "tag")];
+        said.iter()
+            .fold(endpoint, |endpoint, (name, value)| with(endpoint, &format!("webhook/{name}"), value))
+    };
     for (label, wish, expected) in [
         ("the same", object(b, path, WEB), b),
         ("opened by name", with(object(b, path, WEB), "webhook/access-policy", "none"), b),
         ("another option", with(object(b, path, WEB), "webhook/origin-no-tls-verify", "true"), b),
         ("a mistake", object(b, path, MISTAKE), b),
-        ("another service", object(b, path, "http://third.shop.svc:80"), a),
+        ("another service", object(b, path, THIRD), a),
+        ("a login at another service", login(object(b, path, THIRD)), b),
     ] {
         let desired = [object(a, path, OTHER), object("ingress/shop/c", "", WEB), wish];
         assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, path, &desired), expected, "{label}");

@@ -6,7 +6,9 @@ use std::cmp::Reverse;
 use std::iter;
 use std::str::Chars;
 
-use super::SPECIAL;
+use regex_lite::RegexBuilder;
+
+use super::{COMPILED_MAX_BYTES, SPECIAL};
 
 /// The ends of a prefix form: the path ends there, or continues after a slash.
 const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
@@ -74,15 +76,20 @@ pub(in crate::ingress) enum Continuation {
 impl Continuation {
     /// The continuation of an expression, from the text behind its literal beginning.
     fn of(text: &str) -> Self {
-        let last = text.trim_end_matches(['$', ')', '?', '/']);
-        let is_last_optional = text.is_empty() || text.trim_end_matches(')').ends_with(['?', '*']);
         match text {
+            "" => Self::Open,
             "$" | "\\z" => Self::End,
             text if PREFIX_ENDS.contains(&text) => Self::Prefix,
-            _ if is_last_optional || last.ends_with(".*") || last.ends_with(".+") => Self::Open,
+            _ if continues_with_letter(text) => Self::Open,
             _ => Self::Narrow,
         }
     }
+}
+
+/// True if the text, behind a literal beginning, matches a letter too. No path of the prefix form continues with one.
+fn continues_with_letter(text: &str) -> bool {
+    let expression = RegexBuilder::new(&format!("^(?:{text})")).size_limit(COMPILED_MAX_BYTES).build();
+    expression.is_ok_and(|expression| expression.is_match("x"))
 }
 
 /// Anchored expressions are first, by the length of their literal beginning and by its continuation; then others; then
@@ -251,6 +258,13 @@ mod tests {
             ["^/api(/v[0-9]+)?$", "^/api(/|$)"],
             ["^/api/?$", "^/api(/|$)"],
             ["^/api(/v1|/v2)", "^/api(/|$)"],
+            ["^/api(/v1|/v2)/admin.*", "^/api(/|$)"],
+            ["^/api(/v1|/v2)/?", "^/api(/|$)"],
+            ["^/api(/v[0-9]+)?/admin.*", "^/api(/|$)"],
+            ["^/api(/.+)$", "^/api(/|$)"],
+            ["^/api(/|$)", "^/api.{0,}"],
+            ["^/api(/|$)", "^/api(.*|$)"],
+            ["^/api(/|$)", "^/api[a-z/0-9.-]*$"],
             ["^/api(/|$)", "^/api/?"],
             ["^/api(/|$)", "^/api.+"],
             ["^/api(/|$)", "^/api(/.*)?"],
@@ -306,7 +320,7 @@ mod tests {
         let of_prefix = matched(prefix);
         let has_more =
             |one: &[bool], other: &[bool]| one.iter().zip(other).any(|(one, other)| *one && !other);
-        for beginning in ["", "/?", "(/v1)?", "(/|$)", ".*"] {
+        for beginning in ["", "/?", "(/v1)?", "(/v1|/v2)", "(/[a-z0-9]+)", "(/|$)", ".*", "[^?]*"] {
             for end in
                 ["", "$", "/?", "/?$", ".*", "(.*)$", "(/.*)?", "(/v1)?", "(/v1|/v2)$", "[0-9]+", r"\.key$"]
             {
