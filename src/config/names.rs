@@ -6,10 +6,11 @@ use crate::limits;
 use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
+/// Prefixes of our settings that other programs' variables have too.
+const SHARED_PREFIXES: [&str; 2] = ["CF_", "ORIGIN_"];
+
 /// Prefixes that only our settings have. Any variable with such a prefix was meant for this program.
-const PREFIXES: [&str; 10] = [
-    "CF_",
-    "ORIGIN_",
+const PREFIXES: [&str; 8] = [
     "DOMAIN_FILTER",
     "REGEXP_DOMAIN_",
     "DEFAULT_ACCESS",
@@ -66,7 +67,8 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
         return None;
     }
     let folded = name.to_ascii_uppercase();
-    let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
+    let begins_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| folded.starts_with(prefix));
+    let is_of_ours = begins_with(&PREFIXES);
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
@@ -75,7 +77,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     let has_its_words = |known: &&str| {
         let is_word =
             |word: &str| known.split('_').any(|one| one.trim_end_matches('S') == word.trim_end_matches('S'));
-        folded.contains('_') && words.split('_').all(is_word)
+        words.contains('_') && words.split('_').all(is_word)
     };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = SETTINGS
@@ -91,7 +93,9 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
             Some((format!("{said}; if {meant} is meant, rename it, otherwise remove it"), true))
         }
         Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
-        None => is_of_ours.then(|| (format!("{said} and is ignored"), false)),
+        None => {
+            (is_of_ours || begins_with(&SHARED_PREFIXES)).then(|| (format!("{said} and is ignored"), false))
+        }
     }
 }
 
@@ -105,9 +109,7 @@ mod tests {
         for (name, nearest, is_mistake) in [
             ("CF_API_TOKN", "CF_API_TOKEN", false),
             ("CF_TUNNEL_IDS", "CF_TUNNEL_ID", false),
-            ("CF_SOMETHING_ELSE", "CF_", false),
             ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY", false),
-            ("ORIGIN_PORT", "ORIGIN_", false),
             ("LOG_LVL", "LOG_LEVEL", false),
             ("Log_Level", "LOG_LEVEL", false),
             ("METRIC_PORT", "METRICS_PORT", false),
@@ -140,6 +142,22 @@ mod tests {
         }
         let (text, _) = hint(&format!("CF_{}", "X".repeat(100_000)), "x").expect("it looks like one of ours");
         assert!(text.len() < 500 && !text.contains("nearest"), "{text}");
+    }
+
+    /// One Secret or ConfigMap often has the variables of several programs.
+    #[test]
+    fn a_variable_of_another_program_for_cloudflare_is_ignored_with_a_warning() {
+        for name in [
+            "CF_DOMAIN",
+            "CF_ZONE",
+            "CF_NAMESPACE",
+            "CF_ACCESS_CLIENT_SECRET",
+            "CF_SOMETHING_ELSE",
+            "ORIGIN_PORT",
+        ] {
+            let expected = format!("{name:?} is no setting and is ignored");
+            assert_eq!(hint(name, "x"), Some((expected, false)));
+        }
     }
 
     /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its
