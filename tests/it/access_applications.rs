@@ -465,22 +465,6 @@ fn an_application_that_is_gone_when_it_is_to_be_replaced_is_created_by_the_next_
     assert!(stage.is_served_with_login());
 }
 
-/// A large account takes longer to read than a deletion may take.
-#[test]
-fn an_application_is_deleted_by_what_its_loop_has_just_read() {
-    let stage = Stage::protected(&[]);
-    let _ = stage.run_loop(&[]);
-    let deletion = (0..8).find_map(|_| {
-        stage.cloudflare().advance_clock(LIST_LAG);
-        stage.cloudflare().take_calls();
-        let _ = stage.run_loop(&[]);
-        stage.applications().is_empty().then(|| stage.cloudflare().take_calls())
-    });
-    let calls = deletion.expect("it is deleted");
-    let documents = calls.iter().filter(|call| call.path.ends_with("/configurations")).count();
-    assert_eq!(documents, 1, "{calls:#?}");
-}
-
 /// A file beside its `cloudflared` configures the tunnel. A wildcard may lead visitors of the hostname elsewhere.
 #[test]
 fn a_hostname_of_a_tunnel_that_may_not_be_written_gets_no_application() {

@@ -134,10 +134,10 @@ fn protected_hostnames_that_are_withdrawn_at_once_leave_no_application() {
             stage.cloudflare().take_calls();
             assert_eq!(stage.run_loop(&[]), Ok(Changes::default()));
             assert!(names(&stage).len() < left, "some go in every loop");
-            // The watch reads nothing.
+            // No request waits while the watch reads.
             let reads = stage.cloudflare().take_calls().iter().filter(|call| !call.is_write()).count();
-            let of_loop = CALL / 2 * u32::try_from(reads).expect("a small number");
-            let taken = stage.cloudflare().time().now() - begun - of_loop;
+            let reading = CALL / 2 * u32::try_from(reads).expect("a small number");
+            let taken = stage.cloudflare().time().now() - begun - reading;
             assert!(taken <= SWEEP_TIMEOUT + CALL, "{taken:?} in loop {nth}");
             stage.cloudflare().advance_clock(INTERVAL);
         }
@@ -242,6 +242,33 @@ fn an_application_stays_in_front_of_a_silent_hostname_that_was_deleted_by_hand_u
         }
         assert_eq!((names(&stage), stage.leaks()), (vec![NAME.to_owned()], vec![]), "{is_failing}");
         assert!(stage.is_served_with_login(), "{is_failing}");
+    }
+}
+
+/// The rule and its record are created after the last loop has read, behind the application that stands there.
+#[test]
+fn an_application_stays_in_front_of_what_is_published_by_hand_before_its_deletion() {
+    for loops in 0..3 {
+        let stage = Stage::new(&[]);
+        stage.run(&[wish("staff")]);
+        stage.run_loop(&[]).expect("withdrawn");
+        stage.cloudflare().advance_clock(AGE_MIN);
+        for _ in 0..loops {
+            stage.run_loop(&[]).expect("nothing to do");
+        }
+        let external_dns = stage.program.external_dns();
+        external_dns.records().expect("shown");
+        let is_there = !names(&stage).is_empty();
+        let target = format!("{}.cfargotunnel.com", stage.harness.tunnel);
+        let record = json!({"name": NAME, "type": "CNAME", "content": target, "proxied": true});
+        stage.cloudflare().add_record(&stage.harness.zone, record).expect("Cloudflare takes it");
+        let rules =
+            format!(r#"{{"hostname":"{NAME}","service":"http://hand:80"}},{{"service":"http_status:404"}}"#);
+        let document = format!(r#"{{"ingress":[{rules}]}}"#);
+        stage.cloudflare().put_configuration(&stage.harness.tunnel, &document).expect("cloudflared takes it");
+        external_dns.adjust(&[]).expect("adjusted");
+        stage.await_watch();
+        assert_eq!(stage.cloudflare().visit(NAME, "/").is_served(), !is_there, "{loops}");
     }
 }
 

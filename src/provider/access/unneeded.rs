@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::collections::inserted;
+use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
@@ -58,17 +59,20 @@ impl ProviderState {
         lock(&self.unneeded_places).note(left.iter().map(|left| left.place));
     }
 
-    /// Deletes the applications of ours that the last two checks found unneeded. If a rule was deleted at Cloudflare
-    /// but an object still wants the rule, ExternalDNS asks for the rule between two checks. No request writes during
-    /// the deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
+    /// Deletes the applications of ours that the last two checks found unneeded, if a new reading agrees. If a rule was
+    /// deleted at Cloudflare but an object still wants the rule, ExternalDNS asks for the rule between two checks. No
+    /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
+    /// most; the reading takes longer in a large account, and no request waits for it.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
+        let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
         let _lock = lock(&self.memory);
-        // To read a large account would take longer.
-        let Some(snapshot) = lock(&self.last_snapshot).recent(self.clock().now()) else { return };
         let agreed = lock(&self.unneeded_places).take_confirmed();
+        // A request may have written since.
+        let recent = lock(&self.last_snapshot).recent(self.clock().now());
+        let Some(snapshot) = recent.filter(|_| read.is_ok()) else { return };
         let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
         self.delete_unneeded(resolved, &snapshot, &is_agreed, deadline);
