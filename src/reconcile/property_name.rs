@@ -82,7 +82,8 @@ const NAMES: [&str; 10] = [
 const OWN_WORDS: [&str; 4] = ["tunnel", "access", "origin", "ip-rules"];
 
 /// Words for a login. A name with such a word counts as misspelled, because a slip must not publish an open hostname.
-const LOGIN_WORDS: [&str; 6] = ["auth", "login", "policies", "protect", "protected", "sso"];
+const LOGIN_WORDS: [&str; 9] =
+    ["auth", "authentication", "login", "oauth", "oidc", "policies", "protect", "protected", "sso"];
 
 /// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
@@ -226,6 +227,7 @@ mod tests {
             "webhook-require_login",
             "webhook/auth.api",
             "webhook/protected",
+            "webhook/oauth",
         ] {
             assert_eq!(meaning(name), Meaning::Misspelled(None), "{name}");
             assert!(!with_word_of(name).is_empty(), "{name}");
