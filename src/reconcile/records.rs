@@ -91,6 +91,10 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
+            if let Some(rule) = snapshot.served_by_unclaimed(record, &stamp) {
+                shown.notes.push(serves_only(record, rule));
+                continue;
+            }
             let view = RecordView { snapshot, marked_rules: &marked_rules, zone, record, stamp: &stamp };
             let mut views = view.path_views();
             match view.lacks_namespace() {
@@ -127,6 +131,15 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
 
 fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
     (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
+}
+
+/// A note on a record of ours that is kept for a foreign rule alone.
+fn serves_only(record: &Record, rule: &Rule) -> Note {
+    let rule = rule.described();
+    let text = format!(
+        "no object asks for the record, which stays for the foreign rule for {rule}: visitors reach that rule by it"
+    );
+    Note::about(&record.name, text)
 }
 
 /// A note on a record of ours in a zone that does not answer for the name. The record has no effect, and stays.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::collections::inserted;
 use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
-use crate::model::hostname::in_tree_order;
+use crate::model::hostname::{in_tree_order, is_below};
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
@@ -287,6 +287,25 @@ impl Snapshot {
         let records = zone.records_of(name).iter();
         let own = records.filter_map(|record| Some((record, self.own_stamp(record)?)));
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
+    }
+
+    /// The foreign rule that visitors reach by this record of ours, if the record's comment claims nothing. The record
+    /// stays for that rule, and ExternalDNS is not shown it.
+    pub(super) fn served_by_unclaimed(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
+        let visited = TunnelId::from_hostname(&record.content).filter(|_| stamp.claims.is_empty())?;
+        let rules = self.tunnels.get(&visited)?.rules_of(&Hostname::parse(&record.name).ok()?);
+        rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
+    }
+
+    /// A rule in that tunnel for a name that has no record of its own, so that the record of `wildcard` serves the name.
+    pub(super) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
+        let domain = wildcard.strip_prefix("*.")?;
+        let is_served = |name: &str| {
+            let mut records = self.answering(name).iter();
+            name != wildcard && is_below(name, domain) && records.any(|record| &*record.name == wildcard)
+        };
+        let rules = self.tunnels.get(visited)?.document.rules();
+        rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
     }
 
     /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take over.

@@ -213,10 +213,16 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already.
+    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already. A stamp that claims
+    /// nothing names neither object nor namespace.
     pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
         let mut stamp = Self { claims, ..self.clone() };
-        namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
+        if stamp.claims.is_empty() {
+            stamp.resource = None;
+            stamp.other_fields.retain(|field| !field.starts_with(NAMESPACE));
+        } else if let Some(namespace) = namespace {
+            stamp.claim_for(namespace);
+        }
         stamp
     }
 

@@ -6,6 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{EntryState, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::records::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::{endpoint, endpoint_of, published};
@@ -199,12 +200,17 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
         let ours = endpoint(name, &[("tunnel-service", "http://web:80"), ("tunnel-path", "^/a$")]);
         let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, their_path)], &[]);
         cloudflare.run_loop(std::slice::from_ref(&ours), usize::MAX);
-        for _ in 0..2 {
+        for loops in 0..3 {
             let plan = cloudflare.run_loop(&[], usize::MAX);
-            let labels: Vec<&str> = plan.refusals.iter().map(|one| one.reason.label()).collect();
-            assert_eq!((labels, plan.notes), (vec!["rule_left_behind"], vec![]), "{name}");
+            assert_eq!((&plan.refusals[..], plan.hosts.is_empty()), (&[][..], loops > 0), "{name}");
             assert_eq!(services(&cloudflare, HOME), ["http://theirs:80", "http_status:503"], "{name}");
             assert_eq!(*cloudflare.records[0].content, *target(HOME), "{name}");
+            let shown = records(&cloudflare.snapshot());
+            let [note] = &shown.notes[..] else { panic!("{name}: {shown:?}") };
+            assert!(
+                note.text.contains("stays for the foreign rule") && shown.endpoints.is_empty(),
+                "{note:?}"
+            );
         }
         let again = cloudflare.clone().run_loop(std::slice::from_ref(&ours), usize::MAX);
         assert_eq!(again.refusals, [], "{name}");
@@ -214,20 +220,54 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
     }
 }
 
-/// Another record leads the visitors to the tunnel as well, or the object asked for the record of their rule alone.
+/// The object asked for the record of their rule alone.
 #[test]
-fn a_withdrawn_record_goes_if_a_wildcard_serves_the_foreign_rule_or_no_rule_was_asked_for() {
-    let wildcard = ("*.example.com", "CNAME", target(HOME));
-    for (records, service) in
-        [(&[(wildcard.0, wildcard.1, &*wildcard.2)][..], "http://web:80"), (&[], "none")]
-    {
-        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], records);
-        let before = cloudflare.clone();
-        cloudflare.run_loop(&[on("home", "", service)], usize::MAX);
-        assert_ne!(cloudflare.records, before.records);
-        let plan = cloudflare.run_loop(&[], usize::MAX);
-        assert_eq!((&plan.refusals[..], &cloudflare.records), (&[][..], &before.records), "{service}");
+fn a_record_that_was_asked_for_without_a_rule_is_deleted_from_under_a_foreign_rule() {
+    let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[]);
+    cloudflare.run_loop(&[on("home", "", "none")], usize::MAX);
+    assert_eq!(cloudflare.records.len(), 1);
+    let plan = cloudflare.run_loop(&[], usize::MAX);
+    assert_eq!((&plan.refusals[..], &cloudflare.records[..]), (&[][..], &[][..]));
+}
+
+/// Each of the two records was left out of the deletion for the sake of the other.
+#[test]
+fn a_foreign_rule_keeps_its_visitors_if_its_hostname_is_withdrawn_together_with_our_wildcard() {
+    let wildcard =
+        |tunnel| endpoint("*.example.com", &[("tunnel-service", "http://wild:80"), ("tunnel", tunnel)]);
+    let both = [on("home", "", "http://web:80"), wildcard("home")];
+    for left in [vec![], vec![wildcard("office")]] {
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[]);
+        cloudflare.run_loop(&both, usize::MAX);
+        for _ in 0..4 {
+            cloudflare.run_loop(&left, usize::MAX);
+            let snapshot = cloudflare.snapshot();
+            assert_eq!(snapshot.visited_tunnel(NAME), Some(tunnel_id(HOME)), "{left:?}");
+        }
     }
+}
+
+/// Records without claims counted as hostnames that stay.
+#[test]
+fn records_that_are_kept_for_foreign_rules_hold_no_mass_deletion_down_and_no_namespace_up() {
+    let names: Vec<String> = (0..12).map(|number| format!("h{number:02}.example.com")).collect();
+    let their_rules: Vec<String> = names[..6].iter().map(|name| theirs(name, "^/theirs$")).collect();
+    let mut cloudflare = FakeCloudflare::new(&their_rules, &[]);
+    (cloudflare.namespace_guard, cloudflare.mass_deletion_limit) = (true, 5);
+    let of = |namespace: &str, name: &String| {
+        let service = format!("http://web.{namespace}.svc:80");
+        endpoint_of(&format!("ingress/{namespace}/web"), name, &[("tunnel-service", &*service)])
+    };
+    let ours: Vec<Endpoint> = names.iter().map(|name| of("shop", name)).collect();
+    for kept in 0..=6 {
+        assert_eq!(cloudflare.run_loop(&ours[kept..], usize::MAX).refusals, []);
+    }
+    let refusals = cloudflare.clone().run_loop(&[], usize::MAX).refusals;
+    let withheld = refusals.iter().filter(|refusal| refusal.reason.label() == "mass_deletion");
+    assert_eq!(withheld.count(), 6, "{refusals:?}");
+    let desired = [&[of("blog", &names[0])], &ours[6..]].concat();
+    assert_eq!(cloudflare.run_loop(&desired, usize::MAX).refusals, []);
+    assert_eq!(cloudflare.run_loop(&desired, usize::MAX).hosts, []);
 }
 
 /// A record of its own would lead the visitors of their rule elsewhere.

@@ -185,3 +185,15 @@ fn an_application_of_what_is_below_a_path_does_not_protect_the_path_itself() {
     settle(&mut cloudflare, &[whole(OPEN), api]);
     assert_eq!(names(&cloudflare), ["theirs"]);
 }
+
+/// The record stays for the foreign rule, and each loop told that as a refusal, which kept every application.
+#[test]
+fn a_path_whose_hostname_keeps_its_record_for_a_foreign_rule_leaves_no_application() {
+    let theirs = r#"{"hostname":"app.example.com","path":"^/theirs$","service":"http://theirs:80"}"#;
+    let mut cloudflare = cloudflare();
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.to_owned()));
+    settle(&mut cloudflare, &[at(NAME, "/p", "staff")]);
+    assert_eq!(names(&cloudflare).len(), 1);
+    assert_eq!(labels(&settle(&mut cloudflare, &[])), [""; 0]);
+    assert_eq!((names(&cloudflare).len(), cloudflare.records.len()), (0, 1));
+}

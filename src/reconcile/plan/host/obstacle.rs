@@ -5,7 +5,6 @@ use std::cell::OnceCell;
 use super::adoption;
 use super::{Host, HostRule, Ownership};
 use crate::ingress::{Rule, WantedRule};
-use crate::model::hostname::is_below;
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
@@ -113,32 +112,8 @@ fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
 /// A foreign rule of the hostname in the tunnel that the hostname's record points to. If the record pointed to another
 /// tunnel, the foreign rule would lose its requests.
 pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
-    host.foreign_rules(visited).next().map(|rule| rule.rule).or_else(|| left_below(host, visited))
-}
-
-/// The reason why our record stays after the withdrawal of its rules: visitors reach a foreign rule by it alone. A
-/// record that was asked for without a rule goes.
-pub(super) fn needed_by_foreign_rule(host: &Host<'_>) -> Option<Reason> {
-    let visited = host.record_tunnel().filter(|_| !host.claims_record_only())?;
-    let leads_there = |record: &Record| {
-        record.proxied && TunnelId::from_hostname(&record.content).as_ref() == Some(&visited)
-    };
-    if host.zone.wildcard_behind(host.name()).iter().any(leads_there) {
-        return None;
-    }
-    left_behind(host, &visited).map(|rule| rule_left_behind(&visited, rule))
-}
-
-/// A rule in that tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
-fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
-    let own_name = host.name();
-    let domain = own_name.strip_prefix("*.")?;
-    let is_served = |name: &str| {
-        let mut records = host.snapshot().answering(name).iter();
-        name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
-    };
-    let rules = host.snapshot().tunnels.get(visited)?.document.rules();
-    rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
+    let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
+    rule.or_else(|| host.snapshot().rule_below(host.name(), visited))
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.

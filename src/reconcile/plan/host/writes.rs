@@ -108,15 +108,15 @@ pub(super) fn host_plan(
     let comments = comment::comments(host, accepted);
     let hides_wildcard = hides_wildcard(host);
     let is_deletion = is_withdrawal || hides_wildcard && accepted.is_empty();
-    let needed = obstacle::needed_by_foreign_rule(host).filter(|_| is_withdrawal);
-    let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling && needed.is_none() {
+    let is_deletion = is_deletion && !keeps_dangling && !serves_foreign_rule(host);
+    let (stamp_operations, unstamp_operations) = if is_deletion {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
-    let refusals = moving.waiting(decision).into_iter().chain(early).chain(needed).map(refusal).collect();
+    let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
@@ -219,6 +219,13 @@ fn leaving<'a>(
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
     host.claimed_records().map(RecordOperation::delete).collect()
+}
+
+/// True if visitors reach a foreign rule by our record, so that the record stays when its rules are deleted. A record
+/// that was asked for without a rule is deleted.
+fn serves_foreign_rule(host: &Host<'_>) -> bool {
+    let visited = host.record_tunnel().filter(|_| !host.claims_record_only());
+    visited.is_some_and(|visited| obstacle::left_behind(host, &visited).is_some())
 }
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
