@@ -163,7 +163,8 @@ impl<'de> Deserialize<'de> for Labels {
 pub struct Changes {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
-    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`.
+    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`. Nothing depends on them, so the
+    /// webhook leaves them out.
     #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
     pub update_old: Vec<Endpoint>,
     /// The same endpoints in their wanted form.
@@ -187,6 +188,11 @@ pub enum EndpointList {
 }
 
 impl Changes {
+    /// The endpoints to be created, and those to be updated in their wanted form.
+    pub fn wanted(&self) -> impl Iterator<Item = &Endpoint> + Clone {
+        self.create.iter().chain(&self.update_new)
+    }
+
     /// Adds an endpoint to a list. A wanted endpoint counts as one to be created.
     pub fn add(&mut self, list: EndpointList, endpoint: Endpoint) {
         let list = match list {

@@ -84,7 +84,7 @@ impl Reporter {
         let mut news = last.refusals.new_items(refusals.chain(left), self.clock.unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run {
-            let asked = changes.create.iter().chain(&changes.update_new);
+            let asked = changes.wanted();
             last.asked_fingerprints =
                 inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
         }

@@ -118,8 +118,7 @@ impl ApplyRequest<'_> {
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
     fn asks_for_access(&self) -> bool {
-        let mut wanted = self.changes.create.iter().chain(&self.changes.update_new);
-        wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
+        self.changes.wanted().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
     /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early

@@ -127,7 +127,10 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     let service = endpoint.property(TUNNEL_SERVICE);
     let mut drift: Vec<&str> =
         endpoint.property(DRIFT).unwrap_or_default().split(',').filter(|what| !what.is_empty()).collect();
-    if endpoint.targets.iter().any(|target| snapshot.settings.tunnel_of_target(target).is_none()) {
+    let is_configured = |target: &String| {
+        TunnelId::from_hostname(target).is_some_and(|id| snapshot.settings.is_configured(&id))
+    };
+    if !endpoint.targets.iter().all(is_configured) {
         drift.push("target");
     }
     if endpoint.record_type != "CNAME" {

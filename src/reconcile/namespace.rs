@@ -53,7 +53,7 @@ impl Guard<'_> {
             return Some(self.allowed(namespace));
         }
         let service = rule.service.as_str();
-        if is_status(service) || self.namespace_of(service).as_deref() == Some(namespace) {
+        if is_status(service) || self.namespace_of_service(service).as_deref() == Some(namespace) {
             return None;
         }
         if !self.is_shared(&rule.service) && !self.is_default(&rule.service, resource) {
@@ -68,7 +68,7 @@ impl Guard<'_> {
     }
 
     /// The namespace of a service, if the service has the form that the guard allows.
-    fn namespace_of(self, service: &str) -> Option<String> {
+    fn namespace_of_service(self, service: &str) -> Option<String> {
         let (_, authority) = service.split_once("://")?;
         // An address in brackets has no label `svc`.
         let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
@@ -166,7 +166,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
         !is_status(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
     };
     let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
-    let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));
+    let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of_service(service)));
     match of.first() {
         None if stamps.is_empty() => Ok(None),
         Some(Some(namespace)) if of.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),

@@ -30,7 +30,7 @@ use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationWrite, Gated};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
-use crate::reconcile::plan::host::outcome::{self, Outcome};
+use crate::reconcile::plan::host::planning::plan_host;
 use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::plan_inputs::PlanInputs;
@@ -101,11 +101,9 @@ impl TurnCandidate {
 }
 
 /// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
-fn in_turn(
-    candidates: impl Iterator<Item = TurnCandidate>,
-    turn: &Turn<'_>,
-) -> Vec<(TurnPosition, TurnCandidate)> {
-    let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
+fn in_turn(candidates: Vec<TurnCandidate>, turn: &Turn<'_>) -> Vec<(TurnPosition, TurnCandidate)> {
+    let mut ordered: Vec<_> =
+        candidates.into_iter().map(|candidate| (candidate.position(), candidate)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let before =
         ordered.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));
@@ -117,20 +115,21 @@ fn in_turn(
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &Turn<'_>) -> Plan {
     let judge = Judge { snapshot, inputs };
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
-    let by_hostname = judge.judged(by_hostname);
     let marked_rules = snapshot.marked_rules();
     let context = HostContext { snapshot, inputs, marked_rules: &marked_rules };
-    let mut plan = Plan { notes, ..Plan::default() };
-    let (wanted, withdrawn): (Vec<_>, Vec<_>) =
-        by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
-    let withdrawn = withdrawn.into_iter();
-    let planned = withdrawn.filter_map(|(name, request)| plan.add(outcome::plan(&name, &request, context)));
-    let planned: Vec<HostPlan> = planned.collect();
+    let mut plan = Plan { notes, own: snapshot.own_digests(), ..Plan::default() };
+    let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
+    for (name, request) in judge.judged(by_hostname) {
+        if request.withdrawn.is_empty() {
+            candidates.push(TurnCandidate::Wanted(name, request));
+        } else {
+            deletions.extend(plan_host(&mut plan, &name, &request, context));
+        }
+    }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
-    let planned = plan.without_mass_deletion(planned, snapshot);
-    let planned = planned.into_iter().map(|host| TurnCandidate::Planned(host.into()));
-    let wanted = wanted.into_iter().map(|(name, request)| TurnCandidate::Wanted(name, request));
-    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
+    let deletions = plan.without_mass_deletion(deletions, snapshot).into_iter();
+    candidates.extend(deletions.map(|host| TurnCandidate::Planned(host.into())));
+    plan.take_turn(in_turn(candidates, turn), turn.hostnames_max, context);
     unmet::replace_closings(&mut plan);
     unmet::replace_openings(&mut plan, snapshot);
     plan.refusals.sort_unstable();
@@ -142,7 +141,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.application_writes.dedup();
-    Plan { own: snapshot.own_digests(), ..plan }
+    plan
 }
 
 /// The writes of a hostname among `hosts`, which are sorted.
@@ -191,7 +190,7 @@ impl Plan {
             let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::WaitsForApplication(first) if *first == place);
             let path = place.path().unwrap_or_default();
             let is_at = |refusal: &Refusal| {
-                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path)
+                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(path)
             };
             let mut waiting = self.refusals.iter_mut().filter(|one| waits(one) || is_at(one)).peekable();
             if waiting.peek().is_some() {
@@ -223,15 +222,6 @@ impl Plan {
         self.opened = self.opened_without(hostnames).cloned().collect();
     }
 
-    /// Adds the outcome of a hostname, and returns the writes that the hostname needs.
-    fn add(&mut self, outcome: Outcome) -> Option<HostPlan> {
-        self.refusals.extend(outcome.refusals);
-        self.notes.extend(outcome.notes);
-        self.opened.extend(outcome.opened);
-        self.application_writes.extend(outcome.application_writes);
-        outcome.plan
-    }
-
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,
@@ -251,7 +241,7 @@ impl Plan {
             self.end = Some(position);
             let host = match candidate {
                 TurnCandidate::Planned(host) => Some(*host),
-                TurnCandidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, context)),
+                TurnCandidate::Wanted(name, request) => plan_host(self, &name, &request, context),
             };
             let Some(host) = host else { continue };
             let paused = fingerprints::paused(&host, context.snapshot, &context.inputs.paused);

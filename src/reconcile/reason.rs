@@ -218,8 +218,13 @@ impl Reason {
         self.kind().1
     }
 
-    /// The category, and `fails_request`.
-    fn kind(&self) -> (&'static str, bool) {
+    /// True if hundreds of hostnames may have the reason at once, so that they share a log line.
+    pub fn is_of_many(&self) -> bool {
+        self.kind().2
+    }
+
+    /// The category, `fails_request` and `is_of_many`.
+    fn kind(&self) -> (&'static str, bool, bool) {
         match self {
             Self::Invalid(_)
             | Self::OutsideFilter
@@ -231,23 +236,26 @@ impl Reason {
             | Self::TunnelGone { .. }
             | Self::DigestTaken { .. }
             | Self::StampFull { .. }
-            | Self::RuleConflict(_) => (MISTAKE, false),
+            | Self::RuleConflict(_) => (MISTAKE, false, false),
             Self::RecordHeld { .. }
             | Self::RuleHeld { .. }
             | Self::ApplicationHeld { .. }
             | Self::RuleLeftBehind { .. }
             | Self::LocalTunnel { .. }
-            | Self::NotKept { .. } => ("held by others", false),
-            Self::MassDeletion => ("guard", true),
-            Self::NamespaceHeld { .. } | Self::Unprotected(_) | Self::WouldOpen { .. } => ("guard", false),
-            Self::Failed(_) => ("Cloudflare", true),
-            Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false),
+            | Self::NotKept { .. } => ("held by others", false, false),
+            Self::MassDeletion => ("guard", true, true),
+            Self::NamespaceHeld { .. } | Self::Unprotected(_) | Self::WouldOpen { .. } => {
+                ("guard", false, false)
+            }
+            Self::Failed(_) => ("Cloudflare", true, false),
+            Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false, false),
             Self::WaitsForApplication(_)
             | Self::WaitsForAccessCheck(_)
             | Self::Waiting(_)
             | Self::WaitsForClosing { .. }
-            | Self::Moving(_) => (WAITING, true),
-            Self::Beside { .. } | Self::Withheld { .. } | Self::NotMoved(_) => (WAITING, false),
+            | Self::Moving(_) => (WAITING, true, true),
+            Self::NotMoved(_) => (WAITING, false, true),
+            Self::Beside { .. } | Self::Withheld { .. } => (WAITING, false, false),
         }
     }
 

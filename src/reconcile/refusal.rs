@@ -27,19 +27,15 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// One line for each refusal, or one line for several hostnames with the same reason if these may be hundreds.
+    /// One line for each refusal, or one line for several hostnames with the same reason if the reason is of many.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let mut of_many: Vec<&Self> = Vec::new();
         for refusal in refusals {
-            match refusal.reason {
-                Reason::MassDeletion
-                | Reason::WaitsForApplication(_)
-                | Reason::WaitsForAccessCheck(_)
-                | Reason::Waiting(_)
-                | Reason::Moving(_)
-                | Reason::NotMoved(_) => of_many.push(refusal),
-                _ => lines.push(refusal.line()),
+            if refusal.reason.is_of_many() {
+                of_many.push(refusal);
+            } else {
+                lines.push(refusal.line());
             }
         }
         of_many.sort_by(|one, other| one.reason.cmp(&other.reason));

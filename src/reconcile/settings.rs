@@ -43,12 +43,6 @@ impl Settings {
         self.tunnels.iter().any(|configured| configured.id == *tunnel)
     }
 
-    /// The configured tunnel with `target` as its hostname.
-    pub fn tunnel_of_target(&self, target: &str) -> Option<&TunnelId> {
-        let id = TunnelId::from_hostname(target)?;
-        self.tunnels.iter().map(|tunnel| &tunnel.id).find(|tunnel| **tunnel == id)
-    }
-
     /// The configured tunnel with that name or id; `true` is the default tunnel, unless a tunnel has this name.
     pub fn tunnel_called(&self, name_or_id: &str) -> Option<&TunnelId> {
         self.tunnels

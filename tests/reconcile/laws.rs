@@ -292,7 +292,7 @@ proptest! {
 
         let adjusted = cloudflare.adjusted(&desired);
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
-        let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
+        let asked_for = changes.wanted().chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
                 refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),

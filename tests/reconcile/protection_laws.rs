@@ -300,7 +300,7 @@ fn only_what_asked_was_opened(
         if (!is_kept || is_wider) && !is_turned_away(&ours, host, path) {
             continue;
         }
-        let wanted = changes.create.iter().chain(&changes.update_new);
+        let wanted = changes.wanted();
         let mut opening = wanted.filter(|one| one.property("webhook/access-policy") == Some("none"));
         let is_foreign = serving_rule(after, host, path).is_some_and(|rule| {
             let own = after.snapshot().own_digests();
@@ -334,7 +334,7 @@ fn asks_to_be_closed(before: &FakeCloudflare, changes: &Changes, host: &str, pat
     let snapshot = before.snapshot();
     let is_ours = !snapshot.own_records_of(host).is_empty()
         || snapshot.zone_of(host).is_some_and(|zone| zone.records_of(host).is_empty());
-    let of_host = changes.create.iter().chain(&changes.update_new).filter(|one| one.dns_name == host);
+    let of_host = changes.wanted().filter(|one| one.dns_name == host);
     let is_mistake = |one: &Endpoint| one.property("webhook/invalid").is_some();
     let deciding = of_host
         .filter(|one| is_mistake(one) || is_within(path, &one.set_identifier))
@@ -389,7 +389,7 @@ proptest! {
         let changes = cloudflare.changes(&desired);
         let plan = cloudflare.run_request(&changes, usize::MAX);
         prop_assert_eq!(cloudflare.writes, written, "a further loop wrote {:?}", plan);
-        let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
+        let asked_for = changes.wanted().chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
                 plan.refusals.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),

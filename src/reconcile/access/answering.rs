@@ -25,26 +25,6 @@ pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&
     names
 }
 
-/// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` point. The search in
-/// a tunnel ends at a `last` rule that takes all these visitors. A record that points to an unread tunnel also
-/// counts as an answer.
-pub(super) fn first_answer<'s>(
-    place: &Place,
-    name: &str,
-    records: impl Iterator<Item = &'s Record>,
-    snapshot: &Snapshot,
-    last: &dyn Fn(&Rule) -> bool,
-    answers: &dyn Fn(&TunnelId, &Rule) -> bool,
-) -> Option<String> {
-    records.filter(|record| record.proxied).find_map(|record| match tunnel_of(record, snapshot) {
-        None => Some(record_text(record)),
-        Some((id, tunnel)) => {
-            let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
-            taking.find(|rule| answers(id, rule)).map(rule_text)
-        }
-    })
-}
-
 pub(super) fn tunnel_of<'s>(
     record: &Record,
     snapshot: &'s Snapshot,

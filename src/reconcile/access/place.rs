@@ -29,6 +29,8 @@ pub struct Place {
     hostname: Box<str>,
     /// The path, with its leading slash.
     prefix: Option<Box<str>>,
+    /// The expression of the rule with this path.
+    path: Option<Box<str>>,
 }
 
 const EXPRESSION: &str = "asks for a login, and Access cannot protect a path expression: use webhook/tunnel-path-prefix, \
@@ -53,9 +55,16 @@ impl Place {
                 Some(PathPattern::prefix_of(path).filter(is_plain).ok_or(EXPRESSION)?.into())
             }
         };
-        let place = Self { hostname: hostname.as_str().into(), prefix };
+        let place = Self::new(hostname.as_str(), prefix);
         let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
         if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
+    }
+
+    fn new(hostname: &str, prefix: Option<Box<str>>) -> Self {
+        let path = prefix.as_deref().map(|prefix| {
+            PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into())
+        });
+        Self { hostname: hostname.into(), prefix, path }
     }
 
     /// The place for which an application of ours was made, whatever its destinations are now.
@@ -70,7 +79,7 @@ impl Place {
         let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        Some(Self { hostname: hostname.into(), prefix })
+        Some(Self::new(hostname, prefix))
     }
 
     pub fn hostname(&self) -> &str {
@@ -78,9 +87,8 @@ impl Place {
     }
 
     /// The path expression of the place's rule; `None` for the whole hostname.
-    pub fn path(&self) -> Option<String> {
-        let prefix = self.prefix.as_deref()?;
-        Some(PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into()))
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
     }
 
     /// The destinations of the place's application: for a path, the path itself and everything below.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{first_answer, names_under, record_text};
+use crate::reconcile::access::answering::{names_under, record_text, rule_text, rules_taking, tunnel_of};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{OwnedHostPath, Place};
@@ -34,7 +34,6 @@ pub(super) fn relying(
 ) -> Option<String> {
     let place = Place::of_application(application, &snapshot.operator().owner)?;
     let path = place.path();
-    let path = path.as_deref();
     if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
@@ -49,7 +48,7 @@ pub(super) fn relying(
     names_under(&place, snapshot).into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, asking, place: &place, path, opens_place, requests }.relying()
+        NameUnder { protection, application, asking, path, opens_place, requests }.relying()
     })
 }
 
@@ -58,7 +57,6 @@ struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
     asking: Option<&'a OwnedHostPath>,
-    place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if the requests open the place itself.
@@ -73,16 +71,22 @@ impl NameUnder<'_> {
             return None;
         }
         let snapshot = self.protection.snapshot;
-        let behind = snapshot.wildcards_over(self.name()).into_iter().filter(|_| self.is_alone());
+        let behind = if self.is_alone() { snapshot.wildcards_over(self.name()) } else { Vec::new() };
         let records = snapshot.answering(self.name()).iter().chain(behind);
-        let is_last = |rule: &Rule| self.is_last(rule);
-        let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
-        first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let place = OwnedHostPath::of(self.name(), None);
-            let goes = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
-            let mut own = snapshot.own_records_of(self.name()).into_iter();
-            own.find(|own| own.stamp.claims.record_only && !goes).map(|own| record_text(own.record))
-        })
+        for record in records.filter(|record| record.proxied) {
+            // It is not known what answers in a tunnel that was not read.
+            let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
+            let rules = rules_taking(self.name(), self.path, tunnel, &|rule| self.is_last(rule));
+            if let Some(rule) = rules.into_iter().find(|rule| self.relies(id, rule)) {
+                return Some(rule_text(rule));
+            }
+        }
+        let place = OwnedHostPath::of(self.name(), None);
+        if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
+            return None;
+        }
+        let mut own = snapshot.own_records_of(self.name()).into_iter();
+        own.find(|own| own.stamp.claims.record_only).map(|own| record_text(own.record))
     }
 
     fn name(&self) -> &str {

@@ -4,7 +4,7 @@ mod adoption;
 pub(super) mod comment;
 mod decide;
 mod obstacle;
-pub(super) mod outcome;
+pub(super) mod planning;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -30,15 +30,16 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     /// The requests by hostname, with a reason in place of each refused publication.
-    pub(super) fn judged(self, requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
-        let entitled = requests.iter().map(|(name, request)| self.entitled(name, request));
-        let entitled: Vec<Option<NamespaceCode>> = entitled.collect();
-        let access_requests = self.access_requests(&requests, &entitled);
+    pub(super) fn judged(self, mut requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
+        for (name, request) in &mut requests {
+            request.entitled = self.entitled(name, request);
+        }
+        let access_requests = self.access_requests(&requests);
         let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, requests: &access_requests };
-        let judged = requests.into_iter().zip(entitled).map(|((name, request), entitled)| {
-            let HostRequest { wanted, withdrawn, registry_names } = request;
+        let judged = requests.into_iter().map(|(name, request)| {
+            let HostRequest { wanted, withdrawn, registry_names, entitled } = request;
             let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
-            (name, HostRequest { wanted, withdrawn, registry_names })
+            (name, HostRequest { wanted, withdrawn, registry_names, entitled })
         });
         judged.collect()
     }
@@ -72,17 +73,18 @@ impl Judge<'_> {
         Wanted { set_identifier, resource, publication }
     }
 
-    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. `entitled` has the
-    /// entitled namespace of each hostname.
-    fn access_requests(self, requests: &Read, entitled: &[Option<NamespaceCode>]) -> AccessRequests {
+    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known to
+    /// have the hostname, a refused endpoint still closes its place.
+    fn access_requests(self, requests: &Read) -> AccessRequests {
         let mut access_requests = AccessRequests::default();
-        for ((name, request), entitled) in requests.iter().zip(entitled) {
+        for (name, request) in requests {
+            let entitled = request.entitled.as_ref();
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             access_requests.withdrawn.extend(withdrawn.map(|path| OwnedHostPath::of(name, path)));
             let hostname =
                 LazyCell::new(|| Hostname::parse(name).ok().filter(|_| self.may_be_published(name)));
             for wanted in &request.wanted {
-                let may_have = self.check_entitled(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
+                let may_have = self.check_entitled(entitled, wanted.resource.as_deref()).is_ok();
                 if entitled.is_some() && !may_have {
                     continue;
                 }
@@ -119,8 +121,7 @@ impl Judge<'_> {
         snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
     }
 
-    /// Refuses an endpoint whose namespace may not have the hostname. If no namespace is known to have it, a refused
-    /// endpoint still closes its place.
+    /// Refuses an endpoint whose namespace may not have the hostname.
     fn check_entitled(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
         if !self.snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {

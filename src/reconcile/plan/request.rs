@@ -11,7 +11,7 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::Stamp;
+use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
@@ -30,6 +30,8 @@ pub(super) struct HostRequest<P> {
     pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) registry_names: Vec<Box<str>>,
+    /// The namespace that may have the hostname, if the namespace guard is on; `None` until the request is judged.
+    pub(super) entitled: Option<NamespaceCode>,
 }
 
 /// A wanted endpoint.
@@ -54,7 +56,7 @@ impl From<CanonicalEndpoint> for Wanted<Publication> {
 
 impl<P> Default for HostRequest<P> {
     fn default() -> Self {
-        Self { wanted: Vec::new(), withdrawn: BTreeMap::new(), registry_names: Vec::new() }
+        Self { wanted: Vec::new(), withdrawn: BTreeMap::new(), registry_names: Vec::new(), entitled: None }
     }
 }
 
@@ -67,12 +69,11 @@ impl<P> HostRequest<P> {
 
 impl Requests {
     pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Self {
-        let Changes { create, update_old: _, update_new, delete } = changes;
         let mut requests = Self::default();
-        let wanted = create.iter().chain(update_new);
+        let wanted = changes.wanted();
         let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
         requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()), reader);
-        requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
+        requests.add_withdrawn(changes.delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
             if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
                 request.registry_names.push(txt_name);
@@ -115,8 +116,8 @@ impl Requests {
     }
 }
 
-/// The part of an endpoint that a plan needs, if any. Only the name, the type and the labels of an endpoint without an
-/// address are needed.
+/// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels; nothing
+/// of the old forms and of other types.
 pub fn needed_by_plan(list: EndpointList, endpoint: Endpoint) -> Option<Endpoint> {
     if list == EndpointList::UpdateOld {
         return None;
@@ -137,9 +138,9 @@ pub fn other_owner<'e>(endpoint: &'e Endpoint, settings: &Settings) -> Option<&'
 /// The unconfigured tunnels that a CNAME without a stamp at a wanted hostname points to. The plan depends on whether
 /// these tunnels were deleted, unless `ADOPT` takes over everything.
 pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
-    let wanted = changes.create.iter().chain(&changes.update_new);
-    let wanted =
-        wanted.filter(|endpoint| endpoint.is_address_or_cname() && !snapshot.settings.operator.adopt.all);
+    let wanted = changes
+        .wanted()
+        .filter(|endpoint| endpoint.is_address_or_cname() && !snapshot.settings.operator.adopt.all);
     let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
     let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
     let unstamped = records.filter(|record| record.is_cname() && Stamp::of(record).is_none());

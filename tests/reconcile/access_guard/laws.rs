@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!(cloudflare.writes, writes, "a further loop wrote {:?}", plan);
 
         let changes = cloudflare.changes(&desired);
-        let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
+        let asked_for = changes.wanted().chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             let is_told = refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name);
             prop_assert!(is_told, "{:?} is asked for without end and no refusal says why", endpoint);

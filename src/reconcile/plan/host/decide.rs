@@ -44,9 +44,9 @@ impl<'w> Verdict<'w> {
         self.wanted.resource.as_deref()
     }
 
-    /// The work on the endpoint's application, if the application is written before the rule.
+    /// The work on the application of an endpoint that is not refused, if the application is written before the rule.
     fn first_write(&self) -> Option<&'w ApplicationWrite> {
-        match self.wanted.publication.as_ref().ok()?.access_step() {
+        match self.gated()?.access_step() {
             AccessStep::ApplicationFirst(write) => Some(write),
             AccessStep::Nothing | AccessStep::Opening { .. } => None,
         }
@@ -157,12 +157,12 @@ fn settle<'a, 'w>(
 
 /// The work on the applications of the endpoints that are not refused.
 fn first_writes(judged: &[Verdict<'_>]) -> Vec<ApplicationWrite> {
-    judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Verdict::first_write).cloned().collect()
+    judged.iter().filter_map(Verdict::first_write).cloned().collect()
 }
 
 /// Refuses the endpoints whose applications are written first.
 fn waiting_for_applications(mut judged: Vec<Verdict<'_>>) -> Vec<Verdict<'_>> {
-    for one in judged.iter_mut().filter(|one| one.outcome.is_ok()) {
+    for one in &mut judged {
         if let Some(write) = one.first_write() {
             one.outcome = Err(Reason::WaitsForApplication(write.place.clone()));
         }

@@ -271,15 +271,10 @@ impl RecordWrites<'_, '_> {
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
-                let [now, later] = [Repoint::InStamp, Repoint::InUnstamp];
-                stamp.extend(patch(record, self.target_in(now), self.proxied_in(now, record), stamped));
                 let unstamped = unstamped.filter(|_| before != after);
-                unstamp.extend(patch(
-                    record,
-                    self.target_in(later),
-                    self.proxied_in(later, record),
-                    unstamped,
-                ));
+                let [now, later] = self.directions(record);
+                stamp.extend(patch(record, now, stamped));
+                unstamp.extend(patch(record, later, unstamped));
             }
             None => stamp.extend(self.without_cname(comment(before))),
         }
@@ -296,7 +291,9 @@ impl RecordWrites<'_, '_> {
             served_elsewhere(host, target).filter(|_| self.moving.repoint == Repoint::Later);
         if self.moving.repoint == Repoint::Later && host.has_claimed_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
-            return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
+            return stamped
+                .filter_map(|record| patch(record, Direction::default(), Some(comment.clone())))
+                .collect();
         }
         let post = RecordOperation::Post(NewRecord {
             name: host.name().into(),
@@ -309,17 +306,24 @@ impl RecordWrites<'_, '_> {
         records.map(RecordOperation::delete).chain([post]).collect()
     }
 
-    /// The target, if the record is pointed to it at this time.
-    fn target_in(&self, repoint: Repoint) -> Option<String> {
-        self.moving.target.filter(|_| self.moving.repoint == repoint).map(TunnelId::hostname)
-    }
-
-    /// The new value of `proxied` at this time, if Cloudflare does not proxy the record. A record that points to no
-    /// tunnel is proxied once it is pointed to one, and a record that points to a tunnel in Stamp.
-    fn proxied_in(&self, repoint: Repoint, record: &Record) -> Option<bool> {
+    /// The new directions of the record, in Stamp and in Unstamp. A record that points to a tunnel is proxied in Stamp,
+    /// any other record when it is pointed to a tunnel.
+    fn directions(&self, record: &Record) -> [Direction; 2] {
+        let target = self.moving.target.map(TunnelId::hostname);
+        let proxied = (target.is_some() && !record.proxied).then_some(true);
         let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
-        let due = if points_to_tunnel { Repoint::InStamp } else { self.moving.repoint };
-        (self.moving.target.is_some() && !record.proxied && due == repoint).then_some(true)
+        let none = Direction::default();
+        match self.moving.repoint {
+            Repoint::InStamp => [Direction { target, proxied }, none],
+            Repoint::InUnstamp if points_to_tunnel => {
+                [Direction { target: None, proxied }, Direction { target, proxied: None }]
+            }
+            Repoint::InUnstamp => [none, Direction { target, proxied }],
+            Repoint::NotNeeded | Repoint::Later if points_to_tunnel => {
+                [Direction { target: None, proxied }, none]
+            }
+            Repoint::NotNeeded | Repoint::Later => [none.clone(), none],
+        }
     }
 
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
@@ -336,11 +340,17 @@ impl RecordWrites<'_, '_> {
     }
 }
 
+/// The changes of the record's fields that lead visitors; `None` for a field that stays.
+#[derive(Clone, Default)]
+struct Direction {
+    target: Option<String>,
+    proxied: Option<bool>,
+}
+
 /// The patch of a record; `None` if it changes nothing.
 fn patch(
     record: &Record,
-    target: Option<String>,
-    proxied: Option<bool>,
+    Direction { target, proxied }: Direction,
     comment: Option<Box<str>>,
 ) -> Option<RecordOperation> {
     let content = target.map(Into::into);

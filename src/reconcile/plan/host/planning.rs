@@ -7,74 +7,70 @@ use super::{Host, HostContext, writes};
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{ApplicationWrite, Gated};
-use crate::reconcile::plan::Opened;
+use crate::reconcile::access::gate::Gated;
+use crate::reconcile::plan::Plan;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-/// The result of planning one hostname.
-#[derive(Debug, Default)]
-pub(in crate::reconcile::plan) struct Outcome {
-    pub(in crate::reconcile::plan) plan: Option<HostPlan>,
-    pub(in crate::reconcile::plan) refusals: Vec<Refusal>,
-    pub(in crate::reconcile::plan) notes: Vec<Note>,
-    pub(in crate::reconcile::plan) opened: Vec<Opened>,
-    pub(in crate::reconcile::plan) application_writes: Vec<ApplicationWrite>,
-}
-
-/// Plans the request for one hostname.
-pub(in crate::reconcile::plan) fn plan(
+/// Plans the request for one hostname: adds all but the writes to `plan`, and returns the writes, if there are any.
+pub(in crate::reconcile::plan) fn plan_host(
+    plan: &mut Plan,
     name: &str,
     request: &HostRequest<Gated>,
     context: HostContext<'_>,
-) -> Outcome {
+) -> Option<HostPlan> {
     let snapshot = context.snapshot;
-    let refused = |reason| Outcome {
-        refusals: vec![Refusal::whole(name.into(), request.resource(), reason)],
-        ..Outcome::default()
-    };
+    let refused = |reason| Refusal::whole(name.into(), request.resource(), reason);
     if !snapshot.operator().filter.matches(name) {
-        return refused(Reason::OutsideFilter);
+        plan.refusals.push(refused(Reason::OutsideFilter));
+        return None;
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
-        return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
+        plan.refusals.extend(mistakes(name, request));
+        return None;
     };
     let Some(zone) = snapshot.zone_of(name) else {
-        return refused(Reason::NoZone);
+        plan.refusals.push(refused(Reason::NoZone));
+        return None;
     };
     let host = Host::of(context, zone, hostname, request);
     if let Some(problem) = host.old_answer(request) {
-        return refused(Reason::Waiting(problem.into()));
+        plan.refusals.push(refused(Reason::Waiting(problem.into())));
+        return None;
     }
     let decision = decide(host, request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, mut refusals, application_writes, opened, .. } = decision;
-    let (plan, waiting) = match planned {
+    let Decision { host, refusals, application_writes, mut opened, .. } = decision;
+    plan.refusals.extend(refusals);
+    plan.application_writes.extend(application_writes);
+    let (host_plan, waiting) = match planned {
         Ok(planned) => planned,
         Err(reason) => {
-            refusals.push(Refusal::whole(name.into(), resource, reason));
-            let opened = opened.into_iter().filter(|opened| opened.by.is_some()).collect();
-            return Outcome { refusals, application_writes, opened, ..Outcome::default() };
+            plan.refusals.push(Refusal::whole(name.into(), resource, reason));
+            opened.retain(|opened| opened.by.is_some());
+            plan.opened.extend(opened);
+            return None;
         }
     };
-    refusals.extend(waiting);
-    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
-    let notes = notes.chain(rules_left(&host, request)).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, application_writes }
+    plan.refusals.extend(waiting);
+    plan.opened.extend(opened);
+    plan.notes.extend(names_taken(&host, &host_plan));
+    plan.notes.extend(requests_lost(&host, &host_plan));
+    plan.notes.extend(rules_left(&host, request));
+    Some(host_plan).filter(|host_plan| !host_plan.is_empty())
 }
 
 /// The refusals of the endpoints without a publication.
-fn mistakes(name: &str, request: &HostRequest<Gated>) -> Vec<Refusal> {
-    let mistaken = request.wanted.iter().filter_map(|wanted| {
+fn mistakes(name: &str, request: &HostRequest<Gated>) -> impl Iterator<Item = Refusal> {
+    request.wanted.iter().filter_map(|wanted| {
         let reason = wanted.publication.as_ref().err()?.clone();
         let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
         Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
-    });
-    mistaken.collect()
+    })
 }
 
 /// A note if a new name, two or more labels below a wildcard, takes other names from the wildcard (RFC 4592).
