@@ -1,4 +1,4 @@
-//! Describes a write for the log: as done, as planned in a dry run, or as not kept by Cloudflare.
+//! Describes a write for the log, as done or as planned in a dry run.
 
 use miniserde::json;
 

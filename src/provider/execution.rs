@@ -46,16 +46,22 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// For each target that was written to: true if each of its pieces was written or refused.
-    decided: BTreeMap<WriteTarget<'a>, bool>,
+    /// The targets that were written to.
+    touched: BTreeSet<WriteTarget<'a>>,
+    /// The targets with pieces that were neither written nor refused.
+    undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
     quotas: RecordQuotas,
 }
 
-/// The result of a write: `None` if the write is done or nothing had to be sent, and the answer of Cloudflare, or of a
-/// server in between, that refused the content.
-type WriteOutcome = Option<ErrorResponse>;
+/// The result of a write.
+enum Sent {
+    /// The write is done, or nothing had to be sent.
+    Done,
+    /// Cloudflare, or a server in between, refused the content.
+    Refused(ErrorResponse),
+}
 
 /// The reason why writes end, independent of their content.
 enum Stop {
@@ -88,7 +94,8 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
-        decided: BTreeMap::new(),
+        touched: BTreeSet::new(),
+        undecided: BTreeSet::new(),
         search_writes: 0,
         quotas: RecordQuotas::of(snapshot),
     };
@@ -97,12 +104,12 @@ pub(super) fn run<'a>(
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_stamps();
-    let Execution { memory, mut ledger, decided, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, touched, undecided, search_writes, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error, search_writes > 0);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
-    for (target, _) in decided.iter().filter(|(_, is_decided)| **is_decided) {
+    for target in touched.difference(&undecided) {
         memory.targets.forget(target.id());
     }
     ledger.result
@@ -130,7 +137,7 @@ impl<'a> Execution<'a> {
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.state.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
-                    self.decided.insert(WriteTarget::Tunnel(tunnel), true);
+                    self.touched.insert(WriteTarget::Tunnel(tunnel));
                     continue;
                 }
                 Err(Stop::Target(reason)) => reason,
@@ -198,61 +205,70 @@ impl<'a> Execution<'a> {
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
-        let was_decided = self.decided.insert(target, false).unwrap_or(true);
+        self.touched.insert(target);
         loop {
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
-                self.decided.insert(target, was_decided);
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size, self.state.clock().now());
             let calls_left = self.state.client().calls_left();
-            let has_failed = matches!(group, Err(Stop::Target(Reason::Failed(_))));
             let reason = match group {
-                Err(Stop::Run(error)) => return Err(error),
-                Err(Stop::Target(reason)) | Ok(Some(reason)) => reason,
-                Ok(None) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
+                Ok(()) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
                     cause_not_found()
                 }
-                Ok(None) => continue,
+                Ok(()) => continue,
+                Err(Stop::Target(reason)) => reason,
+                Err(Stop::Run(error)) => {
+                    self.undecided.insert(target);
+                    return Err(error);
+                }
             };
             let rest = halving.undecided();
-            if has_failed {
-                // A tunnel that failed before has just accepted its unchanged document, or has no rules.
+            if matches!(reason, Reason::Failed(_)) {
+                // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
                 if self.memory.targets.is_failing(target.id()) {
                     self.memory.targets.pause_edits(target.id(), reason.clone(), self.state.clock().now());
                 }
                 let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
                 self.set_failing(target, hostnames, &reason);
             }
-            self.decided.insert(target, was_decided && rest.is_empty());
+            if !rest.is_empty() {
+                self.undecided.insert(target);
+            }
             self.ledger.give_up_all(&rest, &reason);
             return Ok(());
         }
     }
 
-    /// Writes one group. If nothing more can be written to the target in this request, returns the reason.
+    /// Writes one group, and notes its result.
+    ///
+    /// # Errors
+    /// When nothing more can be written to the target, or to any target, in this request.
     fn write_group(
         &mut self,
         step: Step<'a>,
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
-    ) -> Result<Option<Reason>, Stop> {
-        let Some(answer) = self.send(step, sent)? else {
-            halving.note_written(|hostname| self.ledger.is_given_up(hostname));
-            return Ok(None);
+    ) -> Result<(), Stop> {
+        let result = self.send(step, sent)?;
+        halving.drop_given_up(|hostname| self.ledger.is_given_up(hostname));
+        let answer = match result {
+            Sent::Done => {
+                halving.note_written();
+                return Ok(());
+            }
+            Sent::Refused(answer) => answer,
         };
-        let is_interception = !answer.is_of_cloudflare();
-        let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
-        if let Some(piece) = halving.note_rejected(is_interception, self.time_left(), is_given_up) {
+        if let Some(piece) = halving.note_rejected(!answer.is_of_cloudflare(), self.time_left()) {
             self.note_rejected(step, &[piece], &answer);
         }
-        Ok(halving.is_intercepted().then(|| in_between(answer)))
+        if halving.is_intercepted() { Err(Stop::Target(in_between(answer))) } else { Ok(()) }
     }
 
-    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<WriteOutcome, Stop> {
+    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
         self.check_time()?;
         let Step { stage, target } = step;
         let zone = match target {
@@ -263,20 +279,20 @@ impl<'a> Execution<'a> {
             && pieces.iter().all(Piece::grows)
         {
             self.note_rejected(step, pieces, &answer);
-            return Ok(None);
+            return Ok(Sent::Done);
         }
         match self.send_batch(stage, zone, pieces) {
-            Ok(()) => Ok(None),
+            Ok(()) => Ok(Sent::Done),
             Err(error) => self.failed(target, error),
         }
     }
 
     /// The meaning of a failed write: a refusal of its content, or a stop.
-    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<WriteOutcome, Stop> {
+    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Sent, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Some(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -313,7 +329,7 @@ impl<'a> Execution<'a> {
         if let Some(reason) = unpaused {
             // The next request begins with the other pieces, because these may fail again.
             for piece in pieces {
-                history.note_failure(piece.fingerprint(), reason.clone(), now);
+                history.note_failure(piece.fingerprint(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }

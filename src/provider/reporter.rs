@@ -44,7 +44,7 @@ impl Reporter {
         self.log_notes(plan, result);
         self.count_refusals(plan.refusals.iter().chain(&result.refusals));
         let (unprotected, others): (Vec<Refusal>, Vec<Refusal>) = self
-            .new_refusals(changes, plan, result)
+            .store_result(changes, plan, result)
             .into_iter()
             .partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, refusals) in [(Level::Error, unprotected), (Level::Warn, others)] {
@@ -72,7 +72,7 @@ impl Reporter {
 
     /// Stores the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not
     /// returned, because the log already has a line for each failed write.
-    fn new_refusals(&self, changes: &Changes, plan: &Plan, result: &RunResult) -> Vec<Refusal> {
+    fn store_result(&self, changes: &Changes, plan: &Plan, result: &RunResult) -> Vec<Refusal> {
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let last = &mut lock(&self.last_loop).request;
         let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();

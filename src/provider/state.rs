@@ -19,7 +19,7 @@ pub(super) struct ProviderState {
     pub(super) reader: SnapshotReader,
     pub(super) reporter: Reporter,
     pub(super) last_snapshot: Mutex<LastSnapshot>,
-    /// A request that writes holds this lock until its end, so one such request runs at a time.
+    /// Held by each `POST /records` until its end, and while unneeded applications are deleted.
     pub(super) memory: Mutex<WriteMemory>,
     pub(super) unneeded_places: Mutex<UnneededPlaces>,
 }

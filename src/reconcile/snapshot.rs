@@ -375,7 +375,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// The same, each with its digest.
+    /// The rules of a hostname, ours and foreign, each with its digest.
     pub(super) fn digested_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(Digest, RuleInTunnel<'s>)> {
         let rules = self.rules_of(hostname).into_iter();
         rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect()

@@ -47,7 +47,7 @@ impl<'a> Execution<'a> {
         let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
         let zone = self.snapshot.zone(&host.zone);
         let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
-        // The takeover deleted the records of the former owner, so our record is the hostname's only record.
+        // Stamp deleted the records that stood here, so our record is the hostname's only one.
         let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
         let correction = |id: &RecordId| {
             let patch = |comment: &str| {

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use log::warn;
 
 use super::work::{Piece, WriteTarget};
-use super::{Execution, Stop, WriteOutcome};
+use super::{Execution, Sent, Stop};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
@@ -20,16 +20,12 @@ use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
-    pub(super) fn send_edits(
-        &mut self,
-        tunnel: &'a TunnelId,
-        pieces: &[Piece<'a>],
-    ) -> Result<WriteOutcome, Stop> {
+    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
         let (sent, edited) = self.edited(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
-            return Ok(None);
+            return Ok(Sent::Done);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
@@ -40,7 +36,7 @@ impl<'a> Execution<'a> {
                     let line = describe_edit(piece.hostname, tunnel, edit);
                     self.state.reporter.log_change(edit.label(), &line);
                 }
-                Ok(None)
+                Ok(Sent::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {

@@ -97,10 +97,9 @@ impl<'a> Halving<'a> {
         self.sent.concat()
     }
 
-    /// Notes that the sent group was written, apart from the hostnames that are given up.
-    pub(super) fn note_written(&mut self, is_given_up: impl Fn(&str) -> bool) {
+    /// Notes that the sent group was written.
+    pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.drop_given_up(&is_given_up);
         self.size = match self.size {
             GroupSize::All => GroupSize::All,
             GroupSize::Hostnames(hostnames) => GroupSize::Hostnames(hostnames.saturating_mul(2)),
@@ -109,24 +108,18 @@ impl<'a> Halving<'a> {
         self.interceptions = 0;
     }
 
-    /// Notes that Cloudflare or a proxy refused the sent group. Pieces of hostnames that are left out are dropped. A
-    /// larger group is divided. A single piece is returned, and the other pieces of its hostname are dropped.
-    pub(super) fn note_rejected(
-        &mut self,
-        is_interception: bool,
-        time_left: Duration,
-        is_given_up: impl Fn(&str) -> bool,
-    ) -> Option<Piece<'a>> {
+    /// Notes that Cloudflare or a proxy refused the sent group. A larger group is divided. A single piece is returned,
+    /// and the other pieces of its hostname are dropped.
+    pub(super) fn note_rejected(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
         self.interceptions = if is_interception { self.interceptions } else { 0 };
-        self.drop_given_up(&is_given_up);
         let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
             [pieces] => {
                 if let [piece] = **pieces {
                     self.interceptions += usize::from(is_interception);
-                    self.drop_given_up(&|hostname| hostname == piece.hostname);
+                    self.drop_given_up(|hostname| hostname == piece.hostname);
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
@@ -138,7 +131,8 @@ impl<'a> Halving<'a> {
         None
     }
 
-    fn drop_given_up(&mut self, is_given_up: &dyn Fn(&str) -> bool) {
+    /// Drops the pieces of hostnames that are left out.
+    pub(super) fn drop_given_up(&mut self, is_given_up: impl Fn(&str) -> bool) {
         for list in [&mut self.queue, &mut self.sent] {
             list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.hostname)));
         }
@@ -253,7 +247,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
-            assert!(halving.note_rejected(page, TIME, |_| false).is_some());
+            assert!(halving.note_rejected(page, TIME).is_some());
             assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
@@ -286,10 +280,10 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.note_rejected(false, TIME, |_| false);
+                    let bad = halving.note_rejected(false, TIME);
                     refused.extend(bad.map(|piece| piece.hostname));
                 } else {
-                    halving.note_written(|_| false);
+                    halving.note_written();
                     passed.extend(sent.iter().map(|piece| piece.hostname));
                 }
             }

@@ -108,7 +108,8 @@ impl<'a> Ledger<'a> {
                 continue;
             };
             self.push_whole(piece.hostname, Reason::Beside { path, refused: reason.label() });
-            // Beside a rule that Cloudflare refuses, the other pieces of a move wait in the next request too.
+            // The next request refuses this rule before it plans, and sends the hostname's other pieces. In a move they
+            // would wait again, so the request does not fail for them.
             let is_put = matches!(edit, RuleEdit::Put { .. });
             self.result.is_unfinished |=
                 matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none();

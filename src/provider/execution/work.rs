@@ -38,9 +38,7 @@ pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_
     let edits = host.edits.iter().map(move |planned| {
         step(Stage::EditRules, WriteTarget::Tunnel(&planned.tunnel), Work::Edit(planned))
     });
-    let batches = [(Stage::Stamp, &host.stamp_operations), (Stage::Unstamp, &host.unstamp_operations)];
-    let batches = batches.into_iter().filter(|(_, operations)| !operations.is_empty());
-    edits.chain(batches.map(move |(stage, operations)| {
+    edits.chain(host.batches().map(move |(stage, operations)| {
         step(stage, WriteTarget::Zone(&host.zone), Work::Operations(operations))
     }))
 }

@@ -7,7 +7,7 @@ use crate::reconcile::plan::TurnPosition;
 pub(crate) struct Turns {
     /// The end of the last turn, if the turn postponed hostnames.
     pub(crate) end: Option<TurnPosition>,
-    /// The reduced size of a turn; `None` while no turn has run out of time.
+    /// The reduced size of a turn; `None` for the full size.
     hostnames_max: Option<usize>,
 }
 

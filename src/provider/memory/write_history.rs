@@ -21,8 +21,8 @@ const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits:
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
 
-/// By fingerprint: refused writes by their content, and done or repeated writes by the key of their `Write`. All are
-/// lost with the process, so a refused write is then sent once more.
+/// A refused write is under the fingerprint of its content, a done or reverted write under the key of its `Write`. All
+/// are lost with the process, so a refused write is then sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct WriteHistory(HashMap<u64, Remembered>);
 
@@ -35,6 +35,8 @@ struct Remembered {
 
 #[derive(Debug)]
 enum State {
+    /// The content failed for a reason that may be over, so it is sent, after all other content.
+    Failed,
     /// The content is not sent before the pause ends, or before the full zone has room.
     Paused { content: u64, quota: Option<Quota>, pause: Pause },
     /// The content that was written recently.
@@ -58,7 +60,7 @@ impl WriteHistory {
             State::Paused { content, quota, pause } if !has_room(quota.as_ref(), snapshot) => {
                 Some((*content, pause.reason(now)?))
             }
-            State::Paused { .. } | State::Written { .. } => None,
+            State::Failed | State::Paused { .. } | State::Written { .. } => None,
         }))
     }
 
@@ -72,13 +74,10 @@ impl WriteHistory {
         self.pause(content, content, reason, quota, now);
     }
 
-    /// Notes content that was sent alone and failed for a reason that may be over. The content counts as failed, without a
-    /// pause.
-    pub(crate) fn note_failure(&mut self, content: u64, reason: Reason, now: Instant) {
-        let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
-        let state = State::Paused { content, quota: None, pause };
+    /// Notes content that was sent alone and failed for a reason that may be over.
+    pub(crate) fn note_failure(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        self.0.entry(content).or_insert(Remembered { state, forget_at });
+        self.0.entry(content).or_insert(Remembered { state: State::Failed, forget_at });
     }
 
     /// Forgets the refusal of content that was accepted.
@@ -89,6 +88,7 @@ impl WriteHistory {
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
         let is_repeated = self.0.get(&write.key).is_some_and(|known| match known.state {
+            State::Failed => false,
             State::Written { content } => content == write.content_fingerprint && now < known.forget_at,
             State::Paused { content, .. } => content == write.content_fingerprint,
         });
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_failure(1, no(), now);
+        paused.note_failure(1, now);
         assert!(paused.has_failed(1) && paused.paused_contents(&snapshot(), now).is_empty());
         paused.note_rejected(2, no(), None, now);
-        paused.note_failure(2, no(), now);
+        paused.note_failure(2, now);
         assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
     }
 
@@ -284,7 +284,7 @@ mod tests {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
             paused.note_rejected(3 * number, no(), None, now);
-            paused.note_failure(3 * number + 1, no(), now);
+            paused.note_failure(3 * number + 1, now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
             assert!(paused.0.len() <= 15, "{}", paused.0.len());

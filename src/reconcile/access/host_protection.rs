@@ -40,12 +40,12 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
-    /// As [`Protections::own_covering`].
+    /// Our applications that ask every visitor of the path for a login, the most specific first.
     pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
         self.protections().own_covering(self.hostname.as_str(), path)
     }
 
-    /// As [`Protections::all_covering`].
+    /// All applications that every visitor of the path meets, the most specific first.
     pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
         self.protections().all_covering(self.hostname.as_str(), path)
     }

@@ -55,9 +55,7 @@ pub fn content_fingerprints(host: &HostPlan) -> impl Iterator<Item = (Option<&st
     let edits = host.edits.iter();
     let edits = edits
         .map(|one| (Some(one.edit.path().unwrap_or_default()), edit_fingerprint(&one.tunnel, &one.edit)));
-    let batches = [&host.stamp_operations, &host.unstamp_operations].into_iter();
-    let batches = batches.filter(|operations| !operations.is_empty());
-    edits.chain(batches.map(|operations| (None, operations_fingerprint(operations))))
+    edits.chain(host.batches().map(|(_, operations)| (None, operations_fingerprint(operations))))
 }
 
 /// The writes of a hostname: one for each rule, and one for its records. A reverted write has the same fingerprints

@@ -16,11 +16,12 @@ use crate::reconcile::stamp::{Claims, Digest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves
-    /// them, and deletions of records that are taken over.
+    /// them, and deletions of records that a CNAME or the stamp replaces.
     Stamp,
     /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
     EditRules,
-    /// Record writes: stamps that name only existing rules, and deletions of the records of withdrawn hostnames.
+    /// Record writes: stamps that name only existing rules, deletions of the records of withdrawn hostnames, and targets
+    /// of records that pointed to an unconfigured tunnel.
     Unstamp,
 }
 
@@ -59,10 +60,10 @@ pub struct HostPlan {
     pub is_withdrawn: bool,
     /// The zone of its records.
     pub zone: ZoneId,
-    /// Operations on records in [`Stage::Stamp`], which belong in one batch.
+    /// Operations on records in [`Stage::Stamp`].
     pub stamp_operations: Vec<RecordOperation>,
     pub edits: Vec<PlannedEdit>,
-    /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
+    /// Operations on records in [`Stage::Unstamp`].
     pub unstamp_operations: Vec<RecordOperation>,
     /// Operations on records that replace all other operations if a tunnel cannot be written.
     pub if_unwritable: Vec<RecordOperation>,
@@ -110,6 +111,12 @@ impl HostPlan {
     /// A note about the hostname and its object.
     pub(super) fn note(&self, text: String) -> Note {
         Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }
+    }
+
+    /// The operations on records, by stage, without stages that have none. Those of one stage belong in one batch.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = (Stage, &[RecordOperation])> {
+        let batches = [(Stage::Stamp, &*self.stamp_operations), (Stage::Unstamp, &*self.unstamp_operations)];
+        batches.into_iter().filter(|(_, operations)| !operations.is_empty())
     }
 
     /// The operations on records of both stages.

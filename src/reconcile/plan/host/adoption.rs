@@ -30,7 +30,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     host
 }
 
-/// Takes the foreign rules with these digests. A digest that several rules have takes none of them.
+/// Takes the foreign rules with these digests. Rules that share a digest are `Ambiguous`, so none of them is taken.
 fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
     let foreign = host.rules.iter_mut().filter(|rule| rule.ownership == Ownership::Foreign);
     foreign.filter(|rule| digests.contains(&rule.digest)).for_each(|rule| rule.ownership = ownership);

@@ -28,7 +28,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
         Self { host, tunnel, all, opened_by: OnceCell::new() }
     }
 
-    /// The obstacle to an endpoint, apart from the other endpoints of the request.
+    /// The obstacle to an endpoint, except that another endpoint of its object is refused.
     pub(super) fn to(&self, gated: &Gated) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
