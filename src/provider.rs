@@ -16,7 +16,6 @@ mod request;
 mod resolution;
 mod settings;
 mod snapshot_reader;
-mod snapshots;
 mod state;
 mod status;
 mod watch;

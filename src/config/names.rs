@@ -61,7 +61,7 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
 
 /// The message about a variable that seems meant for this program but is no setting. The flag is true if the nearest
 /// setting limits publishing: without that limit, the webhook would publish more than the operator meant.
-pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
+pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)> {
     // cloudflared's own variables begin with TUNNEL_, even if they resemble a setting.
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
@@ -131,7 +131,8 @@ mod tests {
             ("OWNERID", "OWNER_ID", true),
             ("SETTING", "SETTINGS", true),
         ] {
-            let (text, is_one) = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
+            let (text, is_one) =
+                unknown_variable(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
             assert!(text.contains(&format!("{name:?} is no setting")) && is_one == is_mistake, "{text}");
             let told = if is_mistake {
                 text.contains(&format!("; if {nearest}"))
@@ -140,7 +141,8 @@ mod tests {
             };
             assert!(told, "{text}");
         }
-        let (text, _) = hint(&format!("CF_{}", "X".repeat(100_000)), "x").expect("it looks like one of ours");
+        let (text, _) =
+            unknown_variable(&format!("CF_{}", "X".repeat(100_000)), "x").expect("it looks like one of ours");
         assert!(text.len() < 500 && !text.contains("nearest"), "{text}");
     }
 
@@ -156,7 +158,7 @@ mod tests {
             "ORIGIN_PORT",
         ] {
             let expected = format!("{name:?} is no setting and is ignored");
-            assert_eq!(hint(name, "x"), Some((expected, false)));
+            assert_eq!(unknown_variable(name, "x"), Some((expected, false)));
         }
     }
 
@@ -191,7 +193,7 @@ mod tests {
             ("SERVER_NAME", "web"),
             ("LOG_FILE", "/dev/stderr"),
         ] {
-            assert_eq!(hint(name, value), None, "{name}");
+            assert_eq!(unknown_variable(name, value), None, "{name}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::names::{hint, is_injected, variables};
+use super::names::{is_injected, unknown_variable, variables};
 use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
 use crate::limits;
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
                 None if SETTINGS.iter().any(|setting| setting.alias == name) => {}
-                None => match hint(name, text) {
+                None => match unknown_variable(name, text) {
                     Some((hint, true)) => reader.mistakes.push(hint),
                     Some((hint, false)) => reader.warnings.push(hint),
                     None => {}

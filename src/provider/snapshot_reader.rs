@@ -212,7 +212,7 @@ impl SnapshotReader {
         };
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
-        let freshness = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
+        let freshness = self.newest().note(tunnel, &configuration, Some(&document), self.clock.now());
         let Configuration { version, is_locally_managed, .. } = configuration;
         Ok(ReadConfiguration { document, version, is_locally_managed, freshness })
     }

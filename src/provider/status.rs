@@ -82,17 +82,17 @@ impl LastLoop {
     }
 
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
-    fn rest(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
+    fn unfinished_row(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused = |endpoint: &MarkedEndpoint| {
             refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
         };
-        let is_open =
+        let is_pending =
             |endpoint: &&MarkedEndpoint| endpoint.is_sent() && (endpoint.differs() || !stands(endpoint));
-        let open =
-            self.endpoints.of(hostname).iter().filter(is_open).find(|endpoint| !is_refused(endpoint))?;
-        let (state, what) = self.state(open.hostname);
+        let pending =
+            self.endpoints.of(hostname).iter().filter(is_pending).find(|endpoint| !is_refused(endpoint))?;
+        let (state, what) = self.state(pending.hostname);
         let lines =
             self.request.dry_run_writes.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
         let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
@@ -174,7 +174,8 @@ impl Provider {
         status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
         let left_out = lines(&last.left_out, None, LEFT_OUT);
         let names = last.endpoints.unpublished.iter();
-        let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
+        let rest =
+            names.filter_map(|name| last.unfinished_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
         let refused = last.refusals().map(refused);
         status.fill(rows.into_iter().chain(refused).chain(rest).chain(left_out));
         status
@@ -186,13 +187,13 @@ impl Provider {
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
         let refused = last.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
-        let standing = self.standing(hostname);
+        let standing = self.published_paths_of(hostname);
         let is_there =
             |endpoint: &MarkedEndpoint, one: &PublishedPath| one.is_served && endpoint.has_path(&one.path);
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.rest(hostname, &stands));
+        rows.extend(last.unfinished_row(hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
             let mut endpoints = last.endpoints.of(hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
@@ -222,7 +223,7 @@ impl Provider {
     }
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
-    fn standing(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
+    fn published_paths_of(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
         let last = lock(&self.state.last_snapshot);
         let read = last.as_read()?;
         let is_outdated = last.unless_outdated().is_none();

@@ -24,7 +24,7 @@ use crate::provider::state::ProviderState;
 use crate::shutdown::Shutdown;
 
 /// The time for one attempt to check the token and to find the tunnels.
-const START_TIMEOUT: Duration = Duration::from_secs(12);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The longest time for which the announcement of the zones delays readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -33,7 +33,7 @@ const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
 /// The time that the watch sleeps before it checks for due work and for the end of the program.
-const CHECK_PAUSE: Duration = Duration::from_secs(1);
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// The time between checks of the token and the tunnels, unless the secret changes. A check takes two calls or more.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ impl Provider {
                 connectors.look(&self.state, &resolved);
                 self.state.delete_unneeded_applications(&resolved);
             }
-            self.state.clock().sleep(CHECK_PAUSE);
+            self.state.clock().sleep(WATCH_PAUSE);
         }
     }
 
@@ -91,7 +91,7 @@ impl Provider {
         let known = lock(&self.resolved).clone();
         // Once the account is known, a newly visible zone of another account does not change the account.
         let account = known.as_ref().map(|known| &known.account);
-        let deadline = Deadline::after(clock, START_TIMEOUT);
+        let deadline = Deadline::after(clock, CHECK_TIMEOUT);
         let resolved = match find_tunnels(reader, account, deadline) {
             Ok(resolved) => resolved,
             Err(problem) => {

@@ -70,7 +70,7 @@ impl<'s> EndpointReader<'s> {
             return vec![self.still_invalid(endpoint, text)];
         }
         let (base, named) = groups::split(endpoint, |name, group| {
-            !property_name::is_torn(name, group) && self.meaning(name) != Meaning::Foreign
+            !property_name::has_stray_dot(name, group) && self.meaning(name) != Meaning::Foreign
         });
         if let Some(problem) = too_many(&base, &named) {
             return vec![self.unread(endpoint, &problem)];

@@ -137,11 +137,11 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
         drift.push("type");
     }
     let path = path_of(&endpoint.set_identifier);
-    let is_cut_off = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
+    let refuses_every_visitor = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
         let standing = HostProtection::of(&hostname, snapshot);
-        standing.own_rule(path, None).is_some_and(|rule| standing.is_cut_off(rule))
+        standing.own_rule(path, None).is_some_and(|rule| standing.refuses_every_visitor(rule))
     });
-    if is_cut_off && !drift.contains(&"access") {
+    if refuses_every_visitor && !drift.contains(&"access") {
         drift.push("access");
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));

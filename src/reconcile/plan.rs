@@ -48,7 +48,7 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
     /// Notes on hostnames whose visitors need no login after this request.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<OpeningNote>,
     /// The work on Access applications, independent of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
     /// The rules that are ours before anything is written.
@@ -61,7 +61,7 @@ pub struct Plan {
 
 /// A note on a hostname, or a path of it, whose visitors need no login any more.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct OpeningNote {
     pub note: Note,
     /// The place of the application whose deletion opens it; `None` if the hostname's own writes do.
     pub by: Option<Place>,
@@ -178,7 +178,7 @@ impl Plan {
     pub fn opened_without<'p>(
         &'p self,
         unwritten: &'p BTreeSet<Box<str>>,
-    ) -> impl Iterator<Item = &'p Opened> {
+    ) -> impl Iterator<Item = &'p OpeningNote> {
         self.opened.iter().filter(|opened| opened.by.is_some() || !unwritten.contains(&opened.note.hostname))
     }
 

@@ -132,7 +132,7 @@ pub fn meaning(name: &str) -> Meaning {
 
 /// True if an apparent group is really the end of a property's name, because a dot was typed in place of a dash or is
 /// surplus.
-pub fn is_torn(name: &str, group: &str) -> bool {
+pub fn has_stray_dot(name: &str, group: &str) -> bool {
     let end = group.split('.').next().unwrap_or_default();
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
@@ -242,7 +242,7 @@ mod tests {
             ("webhook/tunnel-path", "api", false),
             ("webhook/tunnel-path", "", true),
         ] {
-            assert_eq!(is_torn(name, group), torn, "{name} {group:?}");
+            assert_eq!(has_stray_dot(name, group), torn, "{name} {group:?}");
         }
     }
 

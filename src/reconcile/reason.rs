@@ -30,7 +30,7 @@ pub enum Reason {
     Invalid(Problem),
     /// Another rule of the hostname is refused, usually of the same object. The published rules would receive the
     /// requests of the refused rule.
-    Beside {
+    BesideRefused {
         path: Box<str>,
         /// The label of that rule's reason.
         refused: &'static str,
@@ -173,13 +173,13 @@ pub enum RecordKind {
     /// A custom domain of a Cloudflare service, which creates and deletes the record itself.
     CustomDomain,
     /// The record points to a deleted tunnel.
-    Dead,
+    OfDeletedTunnel,
 }
 
 impl Reason {
     labels! {
         Self::Invalid(_) => "invalid",
-        Self::Beside { .. } => "beside_refused",
+        Self::BesideRefused { .. } => "beside_refused",
         Self::Withheld { .. } => "withheld",
         Self::MassDeletion => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
@@ -255,7 +255,7 @@ impl Reason {
             | Self::WaitsForClosing { .. }
             | Self::Moving(_) => (WAITING, true, true),
             Self::NotMoved(_) => (WAITING, false, true),
-            Self::Beside { .. } | Self::Withheld { .. } => (WAITING, false, false),
+            Self::BesideRefused { .. } | Self::Withheld { .. } => (WAITING, false, false),
         }
     }
 
@@ -269,7 +269,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
-            Self::Beside { path, refused } => {
+            Self::BesideRefused { path, refused } => {
                 write!(formatter, "the endpoint waits for the hostname's rule for path {path:?}: correct that rule, which is refused ({refused})")
             }
             Self::Withheld { by } => {
@@ -297,7 +297,7 @@ impl fmt::Display for Reason {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
                 let (state, delete) = match kind {
-                    RecordKind::Dead => ("points to a deleted tunnel", DELETE),
+                    RecordKind::OfDeletedTunnel => ("points to a deleted tunnel", DELETE),
                     RecordKind::CustomDomain => {
                         ("is not ours", "remove the custom domain from its Worker, Pages project or bucket")
                     }
@@ -539,7 +539,7 @@ mod tests {
             Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
-            held(RecordKind::Dead, "tunnel"),
+            held(RecordKind::OfDeletedTunnel, "tunnel"),
             held(RecordKind::CustomDomain, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen { by: None },

@@ -175,7 +175,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // The write succeeded, so a lower version in its answer is not an error.
-        let _ = state.reader.newest().see(tunnel, &written, None, state.clock().now());
+        let _ = state.reader.newest().note(tunnel, &written, None, state.clock().now());
         Ok(())
     }
 }

@@ -19,15 +19,15 @@ const LOOPS_MAX: u64 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Alternations {
     loops: u64,
-    by_path: BTreeMap<u64, Seen>,
+    by_path: BTreeMap<u64, PathHistory>,
 }
 
 /// The history of a path of a hostname.
 #[derive(Debug)]
-struct Seen {
-    now: Asking,
+struct PathHistory {
+    now: ObjectEndpoint,
     /// The object before the present object, and the loop in which the object changed.
-    before: Option<(Asking, u64)>,
+    before: Option<(ObjectEndpoint, u64)>,
     /// The present object has returned. A single return may be a rollback, so only the second return is logged.
     is_back: bool,
     last_loop: u64,
@@ -36,7 +36,7 @@ struct Seen {
 
 /// An object, and a fingerprint of its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Asking {
+struct ObjectEndpoint {
     resource: Box<str>,
     asked: u64,
 }
@@ -48,12 +48,13 @@ impl Alternations {
         self.loops += 1;
         for (endpoint, asked) in endpoints {
             let path = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
-            let now = Asking { resource: resource_of(endpoint).into(), asked };
+            let now = ObjectEndpoint { resource: resource_of(endpoint).into(), asked };
             let has_room = self.by_path.len() < PATHS_MAX;
             match self.by_path.get_mut(&path) {
                 Some(seen) => seen.change(endpoint, now, self.loops),
                 None if has_room => {
-                    let seen = Seen { now, before: None, is_back: false, last_loop: self.loops, line: None };
+                    let seen =
+                        PathHistory { now, before: None, is_back: false, last_loop: self.loops, line: None };
                     self.by_path.insert(path, seen);
                 }
                 None => {}
@@ -67,8 +68,8 @@ impl Alternations {
     }
 }
 
-impl Seen {
-    fn change(&mut self, endpoint: &Endpoint, now: Asking, loops: u64) {
+impl PathHistory {
+    fn change(&mut self, endpoint: &Endpoint, now: ObjectEndpoint, loops: u64) {
         self.last_loop = loops;
         // An edit of the same object is not an alternation, and objects with equal endpoints lose nothing.
         if now.resource == self.now.resource || now.asked == self.now.asked {

@@ -50,7 +50,7 @@ struct Version {
 impl Newest {
     /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that
     /// arrives after a newer answer counts as old too, and the caller reads once more.
-    pub(crate) fn see(
+    pub(crate) fn note(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
@@ -145,7 +145,7 @@ mod tests {
     /// A version that was read after so many seconds.
     fn read(seen: &mut Newest, start: Instant, seconds: u64, version: i64, has_rules: bool) -> Freshness {
         let now = start + Duration::from_secs(seconds);
-        seen.see(&tunnel(), &answer(version), Some(&document(has_rules)), now)
+        seen.note(&tunnel(), &answer(version), Some(&document(has_rules)), now)
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Freshness::Current);
+        assert_eq!(seen.note(&tunnel(), &answer(4), None, start), Freshness::Current);
         assert_eq!(read(&mut seen, start, 1, 4, false), Freshness::Current);
         assert!(matches!(read(&mut seen, start, 3, 3, true), Freshness::Old(_)));
     }
@@ -198,7 +198,7 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            let freshness = seen.see(&tunnel(), &answer, Some(&document(true)), start);
+            let freshness = seen.note(&tunnel(), &answer, Some(&document(true)), start);
             assert_eq!(matches!(freshness, Freshness::Old(_)), is_old);
         }
     }
@@ -260,7 +260,7 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Freshness::Current);
+            assert_eq!(seen.note(&tunnel(), &answer(number as i64), None, now), Freshness::Current);
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }

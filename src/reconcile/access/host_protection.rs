@@ -59,11 +59,11 @@ impl<'a> HostProtection<'a> {
         }
         let mut rules = self.snapshot.rules_of(self.hostname).into_iter();
         self.protections().is_any_over(self.hostname.as_str())
-            || stands && rules.any(|(_, rule)| self.is_cut_off(rule))
+            || stands && rules.any(|(_, rule)| self.refuses_every_visitor(rule))
     }
 
     /// True if the rule asks for a token that no application issues, and so refuses every visitor.
-    pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
+    pub(in crate::reconcile) fn refuses_every_visitor(self, rule: &Rule) -> bool {
         rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
             let accepts = |application: &Application| accepts(check, application);
             // The applications of another team are not known.

@@ -95,7 +95,7 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
             }
             endpoint.provider_specific.extend(properties);
             endpoint.provider_specific.sort_unstable();
-            let text = if protection.is_cut_off(rule) { CUT_OFF } else { KEPT };
+            let text = if protection.refuses_every_visitor(rule) { CUT_OFF } else { KEPT };
             notes.push(Note::of(endpoint, text.to_owned()));
         } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));

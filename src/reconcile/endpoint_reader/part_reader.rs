@@ -38,25 +38,25 @@ const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/t
 
 /// A value that cannot be read. Its mistake is already in `mistakes`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mistaken;
+pub(super) struct UnreadableValue;
 
 impl PartReader<'_, '_> {
-    pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> Mistaken {
+    pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> UnreadableValue {
         self.mistakes.push(Mistake { subject: subject.into(), problem: problem.into() });
-        Mistaken
+        UnreadableValue
     }
 
-    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) -> Mistaken {
+    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) -> UnreadableValue {
         self.mistake(subject, format!("is {text:?}: {error}"))
     }
 
-    pub(super) fn hostname(&mut self) -> Result<Hostname, Mistaken> {
+    pub(super) fn hostname(&mut self) -> Result<Hostname, UnreadableValue> {
         let name = &self.endpoint.dns_name;
         Hostname::parse(name).map_err(|error| self.cannot_read("the name", name, &error))
     }
 
     /// The tunnel that the target or the property names, else the default one.
-    pub(super) fn tunnel(&mut self) -> Result<TunnelId, Mistaken> {
+    pub(super) fn tunnel(&mut self) -> Result<TunnelId, UnreadableValue> {
         let settings = self.reader.settings;
         let default = settings.default_tunnel();
         let mut tunnels = Vec::new();
@@ -99,8 +99,8 @@ impl PartReader<'_, '_> {
     pub(super) fn rule(
         &mut self,
         (subject, text): (&str, Cow<'_, str>),
-        hostname: &Result<Hostname, Mistaken>,
-    ) -> Result<Option<WantedRule>, Mistaken> {
+        hostname: &Result<Hostname, UnreadableValue>,
+    ) -> Result<Option<WantedRule>, UnreadableValue> {
         let (settings, part) = (self.reader.settings, self.part);
         let path = self.path();
         if !part.has_own_path {
@@ -114,7 +114,7 @@ impl PartReader<'_, '_> {
         let defaults = if is_record { &no_defaults } else { &settings.operator.origin_defaults };
         let origin_request = OriginRequest::read(&|name| part.text(name), defaults).map_err(|bad| {
             self.mistakes.extend(bad.into_iter().map(Mistake::from));
-            Mistaken
+            UnreadableValue
         });
         if text.is_empty() {
             let problem = "is missing: name the service here, as the target or in DEFAULT_SERVICE, or none for the record only";
@@ -146,8 +146,8 @@ impl PartReader<'_, '_> {
     /// The request about Access.
     pub(super) fn access(
         &mut self,
-        rule: &Result<Option<WantedRule>, Mistaken>,
-    ) -> Result<WantedAccess, Mistaken> {
+        rule: &Result<Option<WantedRule>, UnreadableValue>,
+    ) -> Result<WantedAccess, UnreadableValue> {
         let (settings, part) = (self.reader.settings, self.part);
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
@@ -199,14 +199,14 @@ impl PartReader<'_, '_> {
                 );
                 return Err(self.mistake(ACCESS_POLICY, problem));
             }
-            Err(Mistaken) => {}
+            Err(UnreadableValue) => {}
         }
         WantedApplication::new(&names, duration, self.reader.access, &settings.operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(WantedAccess::Protected)
     }
 
-    fn path(&mut self) -> Result<Option<PathPattern>, Mistaken> {
+    fn path(&mut self) -> Result<Option<PathPattern>, UnreadableValue> {
         let (subject, text) = match (self.part.text(TUNNEL_PATH), self.part.text(TUNNEL_PATH_PREFIX)) {
             (None, None) => return Ok(None),
             (Some(text), None) => (TUNNEL_PATH, text),
@@ -222,7 +222,7 @@ impl PartReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
     /// of it.
-    pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, Mistaken>) -> bool {
+    pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, UnreadableValue>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);
         let problem = match said {

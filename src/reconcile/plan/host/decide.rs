@@ -12,7 +12,7 @@ use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::Opened;
+use crate::reconcile::plan::OpeningNote;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -30,7 +30,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The work on applications.
     pub(super) application_writes: Vec<ApplicationWrite>,
     /// Notes on endpoints whose visitors need no login after the request.
-    pub(super) opened: Vec<Opened>,
+    pub(super) opened: Vec<OpeningNote>,
 }
 
 /// A wanted endpoint, with its judgement so far.
@@ -110,7 +110,7 @@ impl Decision<'_, '_> {
             OpeningEnd::Later { application } => {
                 self.refusals.push(one.refusal(&self.host, Reason::WaitsForAccessCheck(application.clone())));
             }
-            OpeningEnd::Open => self.opened.push(Opened {
+            OpeningEnd::Open => self.opened.push(OpeningNote {
                 note: self.host.opening_note(&one.wanted.set_identifier, one.resource()),
                 by: deletion.as_ref().map(|write| write.place.clone()),
             }),
@@ -255,7 +255,7 @@ fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason>
     if reason.fails_request() {
         return Some(reason.clone());
     }
-    Some(Reason::Beside { path: (*path).clone(), refused: reason.label() })
+    Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label() })
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if

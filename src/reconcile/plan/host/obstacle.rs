@@ -121,7 +121,7 @@ fn record_held(host: &Host<'_>, record: &Record, gated: &Gated) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Waiting(problem.clone()),
-        Some(Ok(true)) => RecordKind::Dead,
+        Some(Ok(true)) => RecordKind::OfDeletedTunnel,
         // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
         _ if record.read_only || record.content.ends_with(".pages.dev") => RecordKind::CustomDomain,
         _ => RecordKind::Plain,

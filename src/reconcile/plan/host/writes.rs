@@ -155,7 +155,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
-    let is_past = |target| host.claimed_records().any(|record| leads_past(record, target));
+    let is_past = |target| host.claimed_records().any(|record| points_elsewhere(record, target));
     match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
@@ -240,7 +240,7 @@ fn hides_wildcard(host: &Host<'_>) -> bool {
 }
 
 /// True if the record is not a CNAME to the tunnel.
-fn leads_past(record: &Record, target: &TunnelId) -> bool {
+fn points_elsewhere(record: &Record, target: &TunnelId) -> bool {
     !record.is_cname() || !record.content.eq_ignore_ascii_case(&target.hostname())
 }
 
