@@ -107,9 +107,9 @@ pub(super) fn host_plan(
     }
     let comments = comment::comments(host, accepted);
     let hides_wildcard = hides_wildcard(host);
-    let is_deletion = is_withdrawal || hides_wildcard && accepted.is_empty();
-    let is_deletion = is_deletion && !keeps_dangling && !serves_foreign_rule(host);
-    let (stamp_operations, unstamp_operations) = if is_deletion {
+    let is_deletion =
+        if is_withdrawal { !serves_foreign_rule(host) } else { hides_wildcard && accepted.is_empty() };
+    let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
