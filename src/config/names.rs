@@ -69,6 +69,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
     let folded = name.to_ascii_uppercase();
     let begins_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| folded.starts_with(prefix));
     let is_of_ours = begins_with(&PREFIXES);
+    let may_be_ours = is_of_ours || begins_with(&SHARED_PREFIXES);
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
@@ -93,9 +94,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
             Some((format!("{said}; if {meant} is meant, rename it, otherwise remove it"), true))
         }
         Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
-        None => {
-            (is_of_ours || begins_with(&SHARED_PREFIXES)).then(|| (format!("{said} and is ignored"), false))
-        }
+        None => may_be_ours.then(|| (format!("{said} and is ignored"), false)),
     }
 }
 

@@ -82,7 +82,7 @@ impl LastLoop {
     }
 
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
-    fn unfinished_row(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
+    fn pending_row(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused = |endpoint: &MarkedEndpoint| {
@@ -175,7 +175,7 @@ impl Provider {
         let left_out = lines(&last.left_out, None, LEFT_OUT);
         let names = last.endpoints.unpublished.iter();
         let rest =
-            names.filter_map(|name| last.unfinished_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
+            names.filter_map(|name| last.pending_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
         let refused = last.refusals().map(refused);
         status.fill(rows.into_iter().chain(refused).chain(rest).chain(left_out));
         status
@@ -193,7 +193,7 @@ impl Provider {
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.unfinished_row(hostname, &stands));
+        rows.extend(last.pending_row(hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
             let mut endpoints = last.endpoints.of(hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());

@@ -102,8 +102,7 @@ impl TurnCandidate {
 
 /// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
 fn in_turn(candidates: Vec<TurnCandidate>, turn: &Turn<'_>) -> Vec<(TurnPosition, TurnCandidate)> {
-    let mut ordered: Vec<_> =
-        candidates.into_iter().map(|candidate| (candidate.position(), candidate)).collect();
+    let mut ordered: Vec<_> = candidates.into_iter().map(|one| (one.position(), one)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let before =
         ordered.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));

@@ -51,6 +51,8 @@ pub struct Snapshot {
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnDigests>>,
+    /// The indices of our rules in the document of each tunnel, in the order of the tunnels.
+    own_positions: OnceLock<Vec<BTreeSet<usize>>>,
     protections: OnceLock<ProtectionIndex>,
 }
 
@@ -345,9 +347,13 @@ impl Snapshot {
         hostname: &Hostname,
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
-        let (own, mut rules) = (self.own_digests(), self.rules_of(hostname));
-        rules.retain(|(tunnel, rule)| is_meant(rule) && own.has(tunnel, rule));
-        rules
+        let own = self.own_positions().iter().zip(&self.tunnels);
+        let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
+            let near = tunnel.near(hostname.as_str()).filter(|(_, rule)| is_meant(rule));
+            let own = near.filter(|(index, rule)| rule.has_hostname(hostname) && own.contains(index));
+            own.map(|(_, rule)| (id, rule)).collect::<Vec<_>>()
+        });
+        of_tunnel.collect()
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
@@ -400,16 +406,25 @@ impl Snapshot {
 
     /// All rules that are ours, with their tunnels.
     pub fn own_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
-        let own = self.own_digests();
-        let tunnels = self.tunnels.iter();
-        let rules =
-            tunnels.flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
-        rules.filter(move |(id, rule)| own.has(id, rule))
+        self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
+            own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
+        })
     }
 
     /// The rules of every tunnel.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
         self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
+    }
+
+    fn own_positions(&self) -> &[BTreeSet<usize>] {
+        self.index.own_positions.get_or_init(|| {
+            let own = self.own_digests();
+            let indices = self.tunnels.iter().map(|(id, tunnel)| {
+                let rules = tunnel.document.rules().iter().enumerate();
+                inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(index, _)| index))
+            });
+            indices.collect()
+        })
     }
 
     /// The Access applications, with the places that each protects.

@@ -255,7 +255,7 @@ impl PartReader<'_, '_> {
                     None => format!("there are {}", property_name::with_word_of(name).join(", ")),
                 };
                 self.mistake(name, format!("is unknown; {hint}"));
-            } else if property_name::is_known(name) && value.starts_with(is_mark) && value.ends_with(is_mark)
+            } else if value.starts_with(is_mark) && value.ends_with(is_mark) && property_name::is_known(name)
             {
                 self.mistake(name, "has quotation marks: remove them");
             }

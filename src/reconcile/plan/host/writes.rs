@@ -313,18 +313,14 @@ impl RecordWrites<'_, '_> {
         let target = self.moving.target.map(TunnelId::hostname);
         let proxied = (target.is_some() && !record.proxied).then_some(true);
         let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
-        let none = Direction::default();
-        match self.moving.repoint {
-            Repoint::InStamp => [Direction { target, proxied }, none],
-            Repoint::InUnstamp if points_to_tunnel => {
-                [Direction { target: None, proxied }, Direction { target, proxied: None }]
+        [Repoint::InStamp, Repoint::InUnstamp].map(|time| {
+            let is_pointed = self.moving.repoint == time;
+            let is_proxied = if points_to_tunnel { time == Repoint::InStamp } else { is_pointed };
+            Direction {
+                target: target.clone().filter(|_| is_pointed),
+                proxied: proxied.filter(|_| is_proxied),
             }
-            Repoint::InUnstamp => [none, Direction { target, proxied }],
-            Repoint::NotNeeded | Repoint::Later if points_to_tunnel => {
-                [Direction { target: None, proxied }, none]
-            }
-            Repoint::NotNeeded | Repoint::Later => [none.clone(), none],
-        }
+        })
     }
 
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
@@ -342,7 +338,7 @@ impl RecordWrites<'_, '_> {
 }
 
 /// The changes of the record's fields that lead visitors; `None` for a field that stays.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Direction {
     target: Option<String>,
     proxied: Option<bool>,
