@@ -195,7 +195,7 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.memory.targets.set_failing(target.id(), self.state.clock().now());
+        self.memory.targets.set_failing(target.id());
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
@@ -213,7 +213,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
-            self.memory.targets.set_group_size(target.id(), halving.size, self.state.clock().now());
+            self.memory.targets.set_group_size(target.id(), halving.size);
             let calls_left = self.state.client().calls_left();
             let reason = match group {
                 Ok(()) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {

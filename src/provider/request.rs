@@ -284,7 +284,7 @@ impl ApplyRequest<'_> {
             content_fingerprints(host).for_each(|(_, write)| memory.write_history.forget(write));
             writes_of(host, snapshot).iter().for_each(|write| memory.write_history.note_written(write, now));
         }
-        memory.tidy(now);
+        memory.write_history.tidy(now);
     }
 }
 

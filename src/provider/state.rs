@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
@@ -36,14 +35,6 @@ pub(super) struct WriteMemory {
     pub(super) turns: Turns,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
-}
-
-impl WriteMemory {
-    /// Drops writes and targets whose time is over.
-    pub(super) fn tidy(&mut self, now: Instant) {
-        self.write_history.tidy(now);
-        self.targets.tidy(now);
-    }
 }
 
 impl ProviderState {

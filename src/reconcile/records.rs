@@ -136,9 +136,8 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 /// A note on a record of ours that is kept for a foreign rule alone.
 fn serves_only(record: &Record, rule: &Rule) -> Note {
     let rule = rule.described();
-    let text = format!(
-        "no object asks for the record, which stays for the foreign rule for {rule}: visitors reach that rule by it"
-    );
+    let text =
+        format!("the record stays without an object: visitors reach the foreign rule for {rule} by it");
     Note::about(&record.name, text)
 }
 

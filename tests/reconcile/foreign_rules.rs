@@ -208,7 +208,7 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
             let shown = records(&cloudflare.snapshot());
             let [note] = &shown.notes[..] else { panic!("{name}: {shown:?}") };
             assert!(
-                note.text.contains("stays for the foreign rule") && shown.endpoints.is_empty(),
+                note.text.contains("visitors reach the foreign rule") && shown.endpoints.is_empty(),
                 "{note:?}"
             );
         }

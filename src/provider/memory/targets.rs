@@ -22,19 +22,18 @@ pub(crate) enum GroupSize {
     SinglePiece,
 }
 
-/// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone.
+/// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone, and an account has few of both.
 #[derive(Debug, Default)]
 pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
 
 /// A tunnel or zone with unfinished writes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TargetMemory {
     group: GroupSize,
     /// The last write failed, whatever its content.
     is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
     edits: Option<Pause>,
-    forget_at: Instant,
 }
 
 impl WriteTargets {
@@ -43,8 +42,8 @@ impl WriteTargets {
     }
 
     /// Notes that the search for the bad pieces of the target continues with a group of this size.
-    pub(crate) fn set_group_size(&mut self, target: &str, group: GroupSize, now: Instant) {
-        self.target(target, now).group = group;
+    pub(crate) fn set_group_size(&mut self, target: &str, group: GroupSize) {
+        self.0.entry(target.into()).or_default().group = group;
     }
 
     /// True if the last write to the target failed, whatever its content.
@@ -53,8 +52,8 @@ impl WriteTargets {
     }
 
     /// Notes that a write to the target failed.
-    pub(crate) fn set_failing(&mut self, target: &str, now: Instant) {
-        self.target(target, now).is_failing = true;
+    pub(crate) fn set_failing(&mut self, target: &str) {
+        self.0.entry(target.into()).or_default().is_failing = true;
     }
 
     /// The reason why edits of the tunnel are paused now.
@@ -65,7 +64,7 @@ impl WriteTargets {
     /// Notes that the tunnel accepted its unchanged document or has no rules, and accepted no edited document. The next
     /// edit is paused. Writes of a zone are not paused.
     pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
-        let target = self.target(tunnel, now);
+        let target = self.0.entry(tunnel.into()).or_default();
         target.edits = Some(Pause::after(target.edits.as_ref(), reason, EDIT_PAUSES, now));
     }
 
@@ -73,25 +72,11 @@ impl WriteTargets {
     pub(crate) fn forget(&mut self, target: &str) {
         self.0.remove(target);
     }
-
-    /// Drops the targets that were not noted for `REJECTION_PAUSE_MAX`.
-    pub(crate) fn tidy(&mut self, now: Instant) {
-        self.0.retain(|_, target| now < target.forget_at);
-    }
-
-    fn target(&mut self, target: &str, now: Instant) -> &mut TargetMemory {
-        let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        let new = TargetMemory { group: GroupSize::All, is_failing: false, edits: None, forget_at };
-        let target = self.0.entry(target.into()).or_insert(new);
-        target.forget_at = forget_at;
-        target
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::memory::year;
 
     fn no() -> Reason {
         Reason::Cloudflare("no".to_owned())
@@ -105,11 +90,11 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (WriteTargets::default(), now());
-        targets.set_group_size("a", GroupSize::Hostnames(50), now);
-        targets.set_failing("a", now);
-        targets.set_group_size("a", GroupSize::Hostnames(25), now);
+        targets.set_group_size("a", GroupSize::Hostnames(50));
+        targets.set_failing("a");
+        targets.set_group_size("a", GroupSize::Hostnames(25));
         targets.pause_edits("a", no(), now);
-        targets.set_failing("b", now);
+        targets.set_failing("b");
         assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::Hostnames(25), true));
         assert_eq!((targets.group_size("b"), targets.is_failing("b")), (GroupSize::All, true));
         assert_eq!((targets.paused_edits("a", now), targets.paused_edits("b", now)), (Some(no()), None));
@@ -117,15 +102,5 @@ mod tests {
         targets.forget("a");
         assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::All, false));
         assert_eq!(targets.paused_edits("a", now), None);
-    }
-
-    #[test]
-    fn a_year_of_other_targets_in_every_loop_leaves_those_of_the_last_hour() {
-        let mut targets = WriteTargets::default();
-        for (number, now) in year::loops() {
-            targets.set_failing(&number.to_string(), now);
-            targets.tidy(now);
-            assert!(targets.0.len() <= 6, "{}", targets.0.len());
-        }
     }
 }

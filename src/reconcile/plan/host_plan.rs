@@ -81,6 +81,11 @@ pub struct HostPlan {
     pub comments: Comments,
 }
 
+/// The writes of a hostname among `hosts`, which are sorted.
+pub(super) fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
+    hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+}
+
 impl PlannedEdit {
     /// The digest of the rule.
     pub fn digest(&self) -> Digest {

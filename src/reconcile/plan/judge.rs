@@ -4,8 +4,8 @@
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
+use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
-use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
@@ -15,6 +15,8 @@ use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
+use crate::reconcile::plan_inputs::PlanInputs;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{HostPlan, host_of};
+use super::host_plan::{HostPlan, host_of};
 use crate::collections::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};

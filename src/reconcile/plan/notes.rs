@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{HostPlan, Plan, RecordOperation};
+use super::host_plan::{HostPlan, RecordOperation};
+use super::planned::Plan;
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};

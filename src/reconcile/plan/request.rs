@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Reason;
 use crate::collections::{inserted, push_lean};
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::model::{TunnelId, hostname};
@@ -10,6 +9,7 @@ use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::{Note, Settings};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{HostPlan, Plan, host_of};
+use super::host_plan::{HostPlan, host_of};
+use super::planned::Plan;
 use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::reconcile::access::answering::rule_text;

@@ -12,7 +12,7 @@ use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::OpeningNote;
+use crate::reconcile::plan::planned::OpeningNote;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
