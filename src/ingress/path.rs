@@ -10,7 +10,7 @@ pub(super) mod shape;
 
 pub use shape::may_share;
 
-use regex_lite::RegexBuilder;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::limits::PATH_MAX_BYTES;
 
@@ -44,8 +44,7 @@ impl PathPattern {
             return Err(format!("the path expression is longer than {PATH_MAX_BYTES} bytes"));
         }
         scanner::check(text)?;
-        let compiled = RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).nest_limit(DEPTH_MAX).build();
-        compiled.map(|_| Self(text.into())).map_err(|error| error.to_string())
+        compiled(text).map(|_| Self(text.into())).map_err(|error| error.to_string())
     }
 
     /// The expression for a path and everything below it: `/api` becomes `^/api(/|$)`, with special characters escaped.
@@ -104,6 +103,11 @@ impl PathPattern {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The expression, compiled within the limits.
+fn compiled(text: &str) -> Result<Regex, regex_lite::Error> {
+    RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).nest_limit(DEPTH_MAX).build()
 }
 
 fn expression_of_prefix(prefix: &str) -> Result<String, String> {
@@ -351,7 +355,7 @@ mod tests {
             text in r"[a-c/0-3.+*?()|\[\]{},^$\\:PidwbAz<>&~-]{1,12}", path in "[a-c/0-3.-]{0,6}"
         ) {
             if PathPattern::parse(&text).is_ok() {
-                let lite = regex_lite::Regex::new(&text).unwrap();
+                let lite = Regex::new(&text).unwrap();
                 let other = regex::bytes::RegexBuilder::new(&text).unicode(false).build().unwrap();
                 prop_assert_eq!(lite.is_match(&path), other.is_match(path.as_bytes()), "{}: {}", text, path);
             }

@@ -292,7 +292,10 @@ impl Snapshot {
     /// The foreign rule that visitors reach by this record of ours, if the record's comment claims nothing. The record
     /// stays for that rule, and ExternalDNS is not shown it.
     pub(super) fn served_by_unclaimed(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        let visited = TunnelId::from_hostname(&record.content).filter(|_| stamp.claims.is_empty())?;
+        if !stamp.claims.is_empty() {
+            return None;
+        }
+        let visited = TunnelId::from_hostname(&record.content)?;
         let rules = self.tunnels.get(&visited)?.rules_of(&Hostname::parse(&record.name).ok()?);
         rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
     }

@@ -6,9 +6,7 @@ use std::cmp::Reverse;
 use std::iter;
 use std::str::Chars;
 
-use regex_lite::RegexBuilder;
-
-use super::{COMPILED_MAX_BYTES, SPECIAL};
+use super::{SPECIAL, compiled};
 
 /// The ends of a prefix form: the path ends there, or continues after a slash.
 const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
@@ -88,8 +86,7 @@ impl Continuation {
 
 /// True if the text, behind a literal beginning, matches a letter too. No path of the prefix form continues with one.
 fn continues_with_letter(text: &str) -> bool {
-    let expression = RegexBuilder::new(&format!("^(?:{text})")).size_limit(COMPILED_MAX_BYTES).build();
-    expression.is_ok_and(|expression| expression.is_match("x"))
+    compiled(&format!("^(?:{text})")).is_ok_and(|expression| expression.is_match("x"))
 }
 
 /// Anchored expressions are first, by the length of their literal beginning and by its continuation; then others; then

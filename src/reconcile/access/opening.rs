@@ -86,7 +86,7 @@ pub(super) fn opened_with<'c>(
     let owner = &snapshot.operator().owner;
     let places: Vec<Place> = going.iter().filter_map(|one| Place::of_application(one, owner)).collect();
     let mut within = closings.filter(|closing| {
-        let is_of = |place: &Place| closing.is_within(place.hostname(), place.path());
+        let is_of = |place: &Place| closing.is_within(place.hostname(), place.path().as_deref());
         closing.is_within(hostname.as_str(), path) || places.iter().any(is_of)
     });
     within.find(|closing| !closing.is_closed_without(going, snapshot))

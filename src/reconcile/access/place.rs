@@ -29,8 +29,6 @@ pub struct Place {
     hostname: Box<str>,
     /// The path, with its leading slash.
     prefix: Option<Box<str>>,
-    /// The expression of the rule with this path.
-    path: Option<Box<str>>,
 }
 
 const EXPRESSION: &str = "asks for a login, and Access cannot protect a path expression: use webhook/tunnel-path-prefix, \
@@ -55,16 +53,9 @@ impl Place {
                 Some(PathPattern::prefix_of(path).filter(is_plain).ok_or(EXPRESSION)?.into())
             }
         };
-        let place = Self::new(hostname.as_str(), prefix);
+        let place = Self { hostname: hostname.as_str().into(), prefix };
         let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
         if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
-    }
-
-    fn new(hostname: &str, prefix: Option<Box<str>>) -> Self {
-        let path = prefix.as_deref().map(|prefix| {
-            PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into())
-        });
-        Self { hostname: hostname.into(), prefix, path }
     }
 
     /// The place for which an application of ours was made, whatever its destinations are now.
@@ -79,7 +70,7 @@ impl Place {
         let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        Some(Self::new(hostname, prefix))
+        Some(Self { hostname: hostname.into(), prefix })
     }
 
     pub fn hostname(&self) -> &str {
@@ -87,8 +78,9 @@ impl Place {
     }
 
     /// The path expression of the place's rule; `None` for the whole hostname.
-    pub fn path(&self) -> Option<&str> {
-        self.path.as_deref()
+    pub fn path(&self) -> Option<String> {
+        let prefix = self.prefix.as_deref()?;
+        Some(PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into()))
     }
 
     /// The destinations of the place's application: for a path, the path itself and everything below.
@@ -277,7 +269,7 @@ mod tests {
             Place::of(&Hostname::parse(hostname).expect("a hostname"), Some(path))
         };
         assert_eq!(place("a.example.com", "").path(), None);
-        assert_eq!(place("a.example.com", "^/api(/|$)").path(), Some("^/api(/|$)"));
+        assert_eq!(place("a.example.com", "^/api(/|$)").path().as_deref(), Some("^/api(/|$)"));
         for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {
             assert_eq!(of("a.example.com", path), Err(EXPRESSION), "{path}");
         }

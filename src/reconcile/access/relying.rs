@@ -34,6 +34,7 @@ pub(super) fn relying(
 ) -> Option<String> {
     let place = Place::of_application(application, &snapshot.operator().owner)?;
     let path = place.path();
+    let path = path.as_deref();
     if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }

@@ -63,10 +63,10 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
     let path = place.path();
     let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path, tunnel, &|_| true));
+        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path));
+            let over = HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
         };
@@ -110,5 +110,5 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let own = snapshot.own_records_of(place.hostname());
-    own.iter().any(|own| snapshot.claims_path(&own.stamp, path))
+    own.iter().any(|own| snapshot.claims_path(&own.stamp, path.as_deref()))
 }

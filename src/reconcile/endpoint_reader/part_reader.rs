@@ -12,6 +12,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
+use crate::reconcile::adopt;
 use crate::reconcile::canonical::{self, Mistake, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::gateway_route;
 use crate::reconcile::groups::RuleProperties;
@@ -247,17 +248,20 @@ impl PartReader<'_, '_> {
 
     /// Adds a mistake for each misspelled name, for a value in quotation marks, and for a property that is set twice.
     pub(super) fn check_names(&mut self) {
-        let is_mark = ['"', '\''];
+        let is_mark = adopt::QUOTATION_MARKS;
         for (name, value) in &self.part.properties {
-            if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
-                let hint = match nearest {
-                    Some(nearest) => format!("did you mean {nearest}?"),
-                    None => format!("there are {}", property_name::with_word_of(name).join(", ")),
-                };
-                self.mistake(name, format!("is unknown; {hint}"));
-            } else if value.starts_with(is_mark) && value.ends_with(is_mark) && property_name::is_known(name)
-            {
-                self.mistake(name, "has quotation marks: remove them");
+            match self.reader.meaning(name) {
+                Meaning::Misspelled(nearest) => {
+                    let hint = match nearest {
+                        Some(nearest) => format!("did you mean {nearest}?"),
+                        None => format!("there are {}", property_name::with_word_of(name).join(", ")),
+                    };
+                    self.mistake(name, format!("is unknown; {hint}"));
+                }
+                Meaning::Known if value.starts_with(is_mark) && value.ends_with(is_mark) => {
+                    self.mistake(name, "has quotation marks: remove them");
+                }
+                Meaning::Known | Meaning::Foreign => {}
             }
         }
         // The properties are sorted and without duplicates. Foreign properties are not read, so they cannot conflict.

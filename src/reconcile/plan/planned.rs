@@ -92,7 +92,7 @@ impl Plan {
             let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::WaitsForApplication(first) if *first == place);
             let path = place.path().unwrap_or_default();
             let is_at = |refusal: &Refusal| {
-                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(path)
+                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path)
             };
             let mut waiting = self.refusals.iter_mut().filter(|one| waits(one) || is_at(one)).peekable();
             if waiting.peek().is_some() {
