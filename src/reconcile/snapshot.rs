@@ -51,8 +51,6 @@ pub struct Snapshot {
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnDigests>>,
-    /// The indices of our rules in the document of each tunnel, in the order of the tunnels.
-    own_positions: OnceLock<Vec<BTreeSet<usize>>>,
     protections: OnceLock<ProtectionIndex>,
 }
 
@@ -350,13 +348,14 @@ impl Snapshot {
         hostname: &Hostname,
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
-        let own = self.own_positions().iter().zip(&self.tunnels);
-        let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
-            let near = tunnel.near(hostname.as_str()).filter(|(_, rule)| is_meant(rule));
-            let own = near.filter(|(index, rule)| rule.has_hostname(hostname) && own.contains(index));
-            own.map(|(_, rule)| (id, rule)).collect::<Vec<_>>()
-        });
-        of_tunnel.collect()
+        let own = self.own_digests();
+        let rules = self
+            .tunnels
+            .iter()
+            .flat_map(|(id, tunnel)| tunnel.near(hostname.as_str()).map(move |(_, rule)| (id, rule)));
+        rules
+            .filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule))
+            .collect()
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
@@ -409,25 +408,16 @@ impl Snapshot {
 
     /// All rules that are ours, with their tunnels.
     pub fn own_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
-        self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
-            own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
-        })
+        let own = self.own_digests();
+        let tunnels = self.tunnels.iter();
+        let rules =
+            tunnels.flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
+        rules.filter(move |(id, rule)| own.has(id, rule))
     }
 
     /// The rules of every tunnel.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
         self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
-    }
-
-    fn own_positions(&self) -> &[BTreeSet<usize>] {
-        self.index.own_positions.get_or_init(|| {
-            let own = self.own_digests();
-            let indices = self.tunnels.iter().map(|(id, tunnel)| {
-                let rules = tunnel.document.rules().iter().enumerate();
-                inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(index, _)| index))
-            });
-            indices.collect()
-        })
     }
 
     /// The Access applications, with the places that each protects.
