@@ -46,7 +46,8 @@ pub struct Row {
     pub path: Option<String>,
     /// The object that asks for the hostname.
     pub resource: Option<String>,
-    /// The category of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`,
+    /// The category of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not
+    /// sent`,
     /// `not ready` or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
@@ -58,7 +59,8 @@ pub struct Row {
 }
 
 impl Status {
-    /// Adds rows while there is room, and counts the other rows in `more`. Each text is on one line and without a secret.
+    /// Adds rows while there is room, and counts the other rows in `more`. Each text is on one line and without a
+    /// secret.
     pub fn fill(&mut self, rows: impl IntoIterator<Item = Row>) {
         let mut bytes = 0;
         let mut rows = rows.into_iter();

@@ -36,8 +36,8 @@ pub(crate) struct Unresolved {
     pub(crate) why: String,
     /// The operator's remedy.
     pub(crate) remedy: &'static str,
-    /// True if an operator has to act. The webhook is then not ready, although the tunnels that were found earlier remain
-    /// in use.
+    /// True if an operator has to act. The webhook is then not ready, although the tunnels that were found earlier
+    /// remain in use.
     pub(super) is_permanent: bool,
 }
 

@@ -69,8 +69,8 @@ pub enum Need {
 }
 
 impl Need {
-    /// The need of a foreign record with a stamp. With our own owner, the record points to a tunnel that another instance
-    /// serves.
+    /// The need of a foreign record with a stamp. With our own owner, the record points to a tunnel that another
+    /// instance serves.
     pub fn of_stamp(stamp: &Stamp, owner: &str) -> Self {
         if *stamp.owner == *owner { Self::All } else { Self::Owner(stamp.owner.clone()) }
     }

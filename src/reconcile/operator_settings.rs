@@ -48,7 +48,8 @@ pub struct OperatorSettings {
     pub default_access_policy: Vec<Box<str>>,
     /// `ACCESS_OPT_OUT`: an endpoint may ask to be open.
     pub access_opt_out: bool,
-    /// `ACCESS_POLICIES`: the policies that objects may name; `None` allows all or, under `NAMESPACE_GUARD`, only those of
+    /// `ACCESS_POLICIES`: the policies that objects may name; `None` allows all or, under `NAMESPACE_GUARD`, only those
+    /// of
     /// `DEFAULT_ACCESS_POLICY`.
     pub access_policies: Option<Vec<Box<str>>>,
 }

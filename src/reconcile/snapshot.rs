@@ -298,7 +298,8 @@ impl Snapshot {
         rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
     }
 
-    /// A rule in that tunnel for a name that has no record of its own, so that the record of `wildcard` serves the name.
+    /// A rule in that tunnel for a name that has no record of its own, so that the record of `wildcard` serves the
+    /// name.
     pub(super) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
         let domain = wildcard.strip_prefix("*.")?;
         let is_served = |name: &str| {
@@ -309,7 +310,8 @@ impl Snapshot {
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
     }
 
-    /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take over.
+    /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take
+    /// over.
     pub(super) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
         let own = self.own_records_of(name).into_iter().map(|own| own.stamp);
         let own: Vec<Stamp> = own.collect();

@@ -213,8 +213,8 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already. A stamp that claims
-    /// nothing names neither object nor namespace.
+    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already. A stamp that
+    /// claims nothing names neither object nor namespace.
     pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
         let mut stamp = Self { claims, ..self.clone() };
         if stamp.claims.is_empty() {

@@ -2,10 +2,10 @@
 //! the others.
 //!
 //! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. The
-//! stamp or the published rule identifies that object. If neither identifies it, an object that asks for a login is preferred;
-//! then, for a published rule, an invalid endpoint, so that the rule stays; for a free path, a valid one, then one that
-//! names its service itself. Among equals, the first object by name wins. With the namespace guard, the namespace is
-//! chosen first, as `plan` chooses it, over all paths of the hostname.
+//! stamp or the published rule identifies that object. If neither identifies it, an object that asks for a login is
+//! preferred; then, for a published rule, an invalid endpoint, so that the rule stays; for a free path, a valid one,
+//! then one that names its service itself. Among equals, the first object by name wins. With the namespace guard, the
+//! namespace is chosen first, as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;

@@ -75,8 +75,8 @@ impl Judge<'_> {
         Wanted { set_identifier, resource, publication }
     }
 
-    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known to
-    /// have the hostname, a refused endpoint still closes its place.
+    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
+    /// to have the hostname, a refused endpoint still closes its place.
     fn access_requests(self, requests: &Read) -> AccessRequests {
         let mut access_requests = AccessRequests::default();
         for (name, request) in requests {

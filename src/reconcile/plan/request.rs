@@ -116,8 +116,8 @@ impl Requests {
     }
 }
 
-/// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels; nothing
-/// of the old forms and of other types.
+/// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels;
+/// nothing of the old forms and of other types.
 pub fn needed_by_plan(list: EndpointList, endpoint: Endpoint) -> Option<Endpoint> {
     if list == EndpointList::UpdateOld {
         return None;

@@ -159,8 +159,8 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
     match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
-        // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the record
-        // another instance's in the next request, so the move ends in this one.
+        // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
+        // record another instance's in the next request, so the move ends in this one.
         Some(_) if !may_stay(host) => Repoint::InUnstamp,
         Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
         Some(_) => Repoint::Later,
