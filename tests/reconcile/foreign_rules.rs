@@ -211,6 +211,9 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
                 note.text.contains("visitors reach the foreign rule") && shown.endpoints.is_empty(),
                 "{note:?}"
             );
+            let comment = &cloudflare.records[0].comment;
+            assert!(comment.ends_with(" rules=") && !comment.contains("resource="), "{comment}");
+            assert!(listing(&cloudflare.snapshot()).iter().any(|entry| *entry.hostname == *name), "{name}");
         }
         let again = cloudflare.clone().run_loop(std::slice::from_ref(&ours), usize::MAX);
         assert_eq!(again.refusals, [], "{name}");
@@ -247,27 +250,31 @@ fn a_foreign_rule_keeps_its_visitors_if_its_hostname_is_withdrawn_together_with_
     }
 }
 
-/// Records without claims counted as hostnames that stay.
+/// Records without claims counted as hostnames that stay, and held their hostnames for the namespace before.
 #[test]
-fn records_that_are_kept_for_foreign_rules_hold_no_mass_deletion_down_and_no_namespace_up() {
+fn a_record_that_is_kept_for_a_foreign_rule_is_no_hostname_that_stays_and_is_of_no_namespace() {
     let names: Vec<String> = (0..12).map(|number| format!("h{number:02}.example.com")).collect();
     let their_rules: Vec<String> = names[..6].iter().map(|name| theirs(name, "^/theirs$")).collect();
-    let mut cloudflare = FakeCloudflare::new(&their_rules, &[]);
-    (cloudflare.namespace_guard, cloudflare.mass_deletion_limit) = (true, 5);
-    let of = |namespace: &str, name: &String| {
-        let service = format!("http://web.{namespace}.svc:80");
+    let of = |namespace: &str, port: u16, name: &String| {
+        let service = format!("http://web.{namespace}.svc:{port}");
         endpoint_of(&format!("ingress/{namespace}/web"), name, &[("tunnel-service", &*service)])
     };
-    let ours: Vec<Endpoint> = names.iter().map(|name| of("shop", name)).collect();
-    for kept in 0..=6 {
-        assert_eq!(cloudflare.run_loop(&ours[kept..], usize::MAX).refusals, []);
+    let ours: Vec<Endpoint> = names.iter().map(|name| of("shop", 80, name)).collect();
+    for guard in [false, true] {
+        let mut cloudflare = FakeCloudflare::new(&their_rules, &[]);
+        (cloudflare.namespace_guard, cloudflare.mass_deletion_limit) = (guard, 5);
+        for kept in 0..=6 {
+            assert_eq!(cloudflare.run_loop(&ours[kept..], usize::MAX).refusals, []);
+        }
+        let refusals = cloudflare.clone().run_loop(&[], usize::MAX).refusals;
+        let withheld = refusals.iter().filter(|refusal| refusal.reason.label() == "mass_deletion");
+        assert_eq!(withheld.count(), 6, "{guard}: {refusals:?}");
+        for port in [80, 81] {
+            let desired = [&[of("blog", port, &names[0])], &ours[6..]].concat();
+            assert_eq!(cloudflare.run_loop(&desired, usize::MAX).refusals, [], "{guard} {port}");
+            assert_eq!(cloudflare.run_loop(&desired, usize::MAX).hosts, [], "{guard} {port}");
+        }
     }
-    let refusals = cloudflare.clone().run_loop(&[], usize::MAX).refusals;
-    let withheld = refusals.iter().filter(|refusal| refusal.reason.label() == "mass_deletion");
-    assert_eq!(withheld.count(), 6, "{refusals:?}");
-    let desired = [&[of("blog", &names[0])], &ours[6..]].concat();
-    assert_eq!(cloudflare.run_loop(&desired, usize::MAX).refusals, []);
-    assert_eq!(cloudflare.run_loop(&desired, usize::MAX).hosts, []);
 }
 
 /// A record of its own would lead the visitors of their rule elsewhere.
