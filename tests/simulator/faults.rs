@@ -143,6 +143,11 @@ impl Trouble {
         matches!(self.kind, Kind::Refused { .. })
     }
 
+    /// Whether ExternalDNS may be shown fewer records than there are, and the program cannot know it.
+    pub(crate) fn hides_records(&self) -> bool {
+        matches!((self.calls, self.kind), (Calls::Records, Kind::Old { is_known: false, .. }))
+    }
+
     /// Whether the program ends by it.
     pub(crate) fn is_crash(&self) -> bool {
         matches!(self.kind, Kind::Crash { .. })

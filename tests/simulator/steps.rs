@@ -106,6 +106,14 @@ pub(crate) struct Loop {
     pub(crate) overlap: Option<Overlap>,
 }
 
+impl Loop {
+    /// Whether ExternalDNS asks for the deletion of all records that are there: a list of records may be old, and a
+    /// stranger may take a record of ours away meanwhile.
+    pub(crate) fn may_ask_for_all(&self) -> bool {
+        self.intruders.is_empty() && !self.troubles.iter().any(Trouble::hides_records)
+    }
+}
+
 /// A loop within a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overlap {

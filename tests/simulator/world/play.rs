@@ -43,8 +43,7 @@ impl World {
         };
         let is_refused = one.troubles.iter().any(Trouble::is_refusal);
         self.had_refusal |= is_refused;
-        // A stranger that takes a record of ours away meanwhile leaves fewer to go at once.
-        if self.shows_all() || !one.intruders.is_empty() || !invariants::is_withheld(self) {
+        if self.shows_all() || !one.may_ask_for_all() || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
             self.hidden().into_iter().for_each(|host| self.claims.note_rival(host));
         }
@@ -180,7 +179,7 @@ impl World {
     /// What is refused beside something that is done passes for done, and what is back before its deletion was answered
     /// passes for never gone.
     fn note_refused(&mut self, desired: &[Object], one: &Loop) {
-        let is_withheld = one.intruders.is_empty() && invariants::is_withheld(self);
+        let is_withheld = one.may_ask_for_all() && invariants::is_withheld(self);
         let refused = desired.iter().filter(|object| !has_to_be_served(self, object));
         let hidden = self.objects.iter().filter(|_| !self.shows_all() && !is_withheld);
         let hosts: Vec<&'static str> = refused.chain(hidden).map(|object| object.host).collect();
