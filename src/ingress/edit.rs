@@ -168,7 +168,7 @@ pub struct MarkedRules<'a> {
 
 impl<'a> MarkedRules<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
-        let slot = |rule| MarkedRule { rule: Cow::Borrowed(rule), is_own: own(rule) };
+        let slot = |rule| MarkedRule::new(Cow::Borrowed(rule), own(rule));
         Self { list: rules.iter().map(slot).collect(), hosts: HostIndex::of(rules) }
     }
 
@@ -299,12 +299,12 @@ fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRul
     check_logins(&near, scope)?;
     let (rule, end, near) = match present {
         None => (Cow::Owned(Rule::wanted(wanted)), usize::MAX, near),
-        Some((present, MarkedRule { rule, is_own: _ })) => {
+        Some((present, MarkedRule { rule, .. })) => {
             let (is_live, is_equal) = (scope.is_covered_by(rule), rule.equals(wanted));
             let stays = is_live && !near.is_misplaced(present, scope);
             let rule = if is_equal { rule.clone() } else { Cow::Owned(rule.with(wanted)) };
             if stays {
-                list.splice(present..=present, [MarkedRule { rule, is_own: true }]);
+                list.splice(present..=present, [MarkedRule::new(rule, true)]);
                 return Ok(!is_equal);
             }
             list.remove(present);
@@ -314,7 +314,7 @@ fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRul
             (rule, if is_live { present } else { usize::MAX }, NearbyRules::new(list, hosts, hostname))
         }
     };
-    let slot = MarkedRule { rule, is_own: true };
+    let slot = MarkedRule::new(rule, true);
     let (position, moved) = near.position(end.min(list.len()), scope);
     if moved.is_empty() {
         list.insert(position, slot);

@@ -34,6 +34,8 @@ use crate::model::hostname::{HostPattern, Hostname};
 pub(super) struct MarkedRule<'a> {
     pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
+    /// The rank of the rule's path, found once because it may compile the path.
+    rank: PathRank,
 }
 
 /// The hostname, in normal form, and the path of a rule.
@@ -43,7 +45,16 @@ pub(super) struct HostPath<'a> {
     path: Option<&'a str>,
 }
 
-impl MarkedRule<'_> {
+impl<'a> MarkedRule<'a> {
+    pub(super) fn new(rule: Cow<'a, Rule>, is_own: bool) -> Self {
+        let rank = shape::rank(rule.path());
+        Self { rule, is_own, rank }
+    }
+
+    fn key(&self) -> Key<'_> {
+        HostPath::of(&self.rule).key_of_rank(self.rank)
+    }
+
     /// True if one of the scopes is the hostname and path of the rule.
     pub(super) fn is_one_of(&self, scopes: &BTreeSet<HostPath<'_>>) -> bool {
         self.rule.is_readable() && scopes.contains(&HostPath::of(&self.rule))
@@ -94,12 +105,16 @@ impl<'a> HostPath<'a> {
 
     /// The key by which our rules are sorted: a smaller key is in front.
     pub(super) fn key(self) -> Key<'a> {
+        self.key_of_rank(shape::rank(self.path))
+    }
+
+    fn key_of_rank(self, rank: PathRank) -> Key<'a> {
         let labels = match HostPattern::of(self.hostname) {
             HostPattern::Exact(_) => usize::MAX,
             HostPattern::Suffix(suffix) => suffix.split('.').count(),
             HostPattern::All => 0,
         };
-        (Reverse(labels), shape::rank(self.path), self)
+        (Reverse(labels), rank, self)
     }
 }
 
@@ -146,10 +161,10 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     pub(super) fn position(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
-        let is_wider = |rule: &Rule| HostPath::of(rule).key() > scope.key();
+        let key = scope.key();
         // In front of our wider rule that covers it, the new rule takes requests only from that rule. A moved rule may
         // take others.
-        let is_such = |slot: &MarkedRule<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
+        let is_such = |slot: &MarkedRule<'_>| slot.is_own && covers(&slot.rule) && slot.key() > key;
         let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(position, _)| self.position_behind_foreign(position, scope));
         // A rule of ours that moves to the front must not take requests of a foreign rule that it passes.
@@ -161,7 +176,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
     /// of it.
     pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
-        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && HostPath::of(&slot.rule).key() > scope.key();
+        let key = scope.key();
+        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && slot.key() > key;
         if !self.slots().any(|(_, slot)| is_wider(slot)) {
             return Vec::new();
         }
@@ -190,7 +206,7 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// `scope`. If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
     fn position_behind_foreign(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
-        let is_wider = |slot: &MarkedRule<'_>| HostPath::of(&slot.rule).key() > key;
+        let is_wider = |slot: &MarkedRule<'_>| slot.key() > key;
         // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
         let mut position = end;
         for (index, slot) in self.front(end) {
@@ -220,10 +236,9 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();
         for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own) {
-            let other = HostPath::of(&slot.rule);
-            let is_there = (index < position) == is_in_front && scope.shares_hosts_with(other);
-            if is_there && other.key().cmp(&key) == side {
-                others.push((other.key(), index));
+            let is_there = (index < position) == is_in_front;
+            if is_there && scope.shares_hosts_with(HostPath::of(&slot.rule)) && slot.key().cmp(&key) == side {
+                others.push((slot.key(), index));
             }
         }
         others.sort_unstable_by(|one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
@@ -252,7 +267,7 @@ pub(super) fn insert<'a>(
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
     group.push((position, slot));
-    group.sort_by(|(_, one), (_, other)| HostPath::of(&one.rule).key().cmp(&HostPath::of(&other.rule).key()));
+    group.sort_by(|(_, one), (_, other)| one.key().cmp(&other.key()));
     let position = others.partition_point(|(index, _)| *index < position);
     others.splice(position..position, group);
     list.extend(others.into_iter().map(|(_, slot)| slot));

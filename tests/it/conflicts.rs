@@ -238,6 +238,25 @@ fn a_path_with_a_login_stays_in_front_of_a_wider_prefix() {
     assert_eq!(harness.service_at(host, "/api/v1"), "http://web:80");
 }
 
+/// The login is required by its rule alone, and the expression matches all paths of the prefix.
+#[test]
+fn a_prefix_with_a_login_stays_in_front_of_an_expression_that_is_as_wide() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let host = "x.example.com";
+    let at = |object: &str, said: &[(&str, &str)]| {
+        of(object, endpoint(host, &[&[("tunnel-service", "http://web:80")], said].concat()))
+    };
+    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+    let prefix = at("ingress/n/api", &[&check[..], &[("tunnel-path-prefix", "/api")]].concat());
+    let open = at("ingress/n/open", &[("tunnel-path", "^/api(/.*)?$")]);
+    run(&program, &[prefix, open]);
+    for path in ["/api", "/api/", "/api/v1"] {
+        let visit = harness.cloudflare.visit(host, path);
+        assert!(!visit.is_served(), "{path}: {visit}");
+    }
+}
+
 /// Its old rule hides a foreign one, in front of which the new rule does not stand, and a wider rule with a login is
 /// between.
 #[test]

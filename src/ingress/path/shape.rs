@@ -78,15 +78,19 @@ impl Continuation {
             "" => Self::Open,
             "$" | "\\z" => Self::End,
             text if PREFIX_ENDS.contains(&text) => Self::Prefix,
-            _ if continues_with_letter(text) => Self::Open,
+            _ if is_wide(text) => Self::Open,
             _ => Self::Narrow,
         }
     }
 }
 
-/// True if the text, behind a literal beginning, matches a letter too. No path of the prefix form continues with one.
-fn continues_with_letter(text: &str) -> bool {
-    compiled(&format!("^(?:{text})")).is_ok_and(|expression| expression.is_match("x"))
+/// True if the text, behind a literal beginning, matches a letter, with which no path of the prefix form continues; or
+/// if it matches all that the prefix form does, by these examples.
+fn is_wide(text: &str) -> bool {
+    compiled(&format!("^(?:{text})")).is_ok_and(|expression| {
+        let is_match = |rest: &str| expression.is_match(rest);
+        is_match("x") || ["", "/", "/x", "/0.-_~%2F/x"].into_iter().all(is_match)
+    })
 }
 
 /// Anchored expressions are first, by the length of their literal beginning and by its continuation; then others; then
@@ -262,6 +266,11 @@ mod tests {
             ["^/api(/|$)", "^/api.{0,}"],
             ["^/api(/|$)", "^/api(.*|$)"],
             ["^/api(/|$)", "^/api[a-z/0-9.-]*$"],
+            ["^/api(/|$)", "^/api(/.*)?$"],
+            ["^/api(/|$)", "^/api([/.].*)?$"],
+            ["^/api(/|$)", "^/api(|/.*)$"],
+            ["^/api(/|$)", "^/api(|[^a-z].*)$"],
+            ["^/api(/|$)", r"^/api(\.json)?(/|$)"],
             ["^/api(/|$)", "^/api/?"],
             ["^/api(/|$)", "^/api.+"],
             ["^/api(/|$)", "^/api(/.*)?"],
