@@ -85,7 +85,8 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
         .iter()
         .map(|setting| setting.variable)
         .find(has_its_words)
-        .or_else(|| nearest(&folded, known, edits_max));
+        .or_else(|| nearest(&folded, known, edits_max))
+        .or_else(|| nearest(words, variables(), (words.len() / 3).min(MISSPELLING_MAX_EDITS)));
     let is_limit =
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));
@@ -128,6 +129,11 @@ mod tests {
             ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT", true),
             ("DRYRUN", "DRY_RUN", true),
             ("OWNERID", "OWNER_ID", true),
+            ("CF_ZONE_ID_FILTR", "ZONE_ID_FILTER", true),
+            ("CF_DOMAIN_FITLER", "DOMAIN_FILTER", true),
+            ("CF_NAMESPACE_GAURD", "NAMESPACE_GUARD", true),
+            ("CF_DRYRUN", "DRY_RUN", true),
+            ("CF_OWNERID", "OWNER_ID", true),
             ("SETTING", "SETTINGS", true),
         ] {
             let (text, is_one) =
