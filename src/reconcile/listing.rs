@@ -185,7 +185,7 @@ struct ForeignEntries<'a> {
 impl ForeignEntries<'_> {
     /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
     fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
-        let is_shown = |stamp: &Stamp| self.snapshot.served_by_unclaimed(record, stamp).is_none();
+        let is_shown = |stamp: &Stamp| self.snapshot.served_by_released(record, stamp).is_none();
         if !self.snapshot.operator().filter.matches(&record.name)
             || self.snapshot.own_stamp(record).as_ref().is_some_and(is_shown)
         {

@@ -147,7 +147,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 }
 
 /// The code of the namespace that has a hostname: the namespace that the stamp names, or else the one namespace of all
-/// services of the hostname's rules. `None` if nothing of the hostname is claimed. A stamp for rules of several
+/// services of the hostname's rules. `None` if every stamp of the hostname is released. A stamp for rules of several
 /// objects names no namespace if it was written without the guard. A request does not count, because any namespace may
 /// ask for the path of an answer such as `http_status:503`.
 ///
@@ -155,7 +155,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 /// The services' namespaces, if the stamp names no namespace and the services are not of one namespace.
 pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, Vec<String>> {
     let mut stamps = snapshot.stamps_of(name);
-    stamps.retain(|stamp| !stamp.claims.is_empty());
+    stamps.retain(|stamp| !stamp.is_released());
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
         return Ok(Some(namespace));
     }

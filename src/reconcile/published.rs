@@ -4,7 +4,7 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::snapshot::Snapshot;
 
-const NO_RULE: &str = "the record's comment names only missing rules, which a later loop corrects";
+const NO_RULE: &str = "the record's comment names no rule that exists";
 
 /// One path of a published hostname, or its record alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

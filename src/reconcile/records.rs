@@ -91,7 +91,7 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            if let Some(rule) = snapshot.served_by_unclaimed(record, &stamp) {
+            if let Some(rule) = snapshot.served_by_released(record, &stamp) {
                 shown.notes.push(serves_only(record, rule));
                 continue;
             }
@@ -136,8 +136,10 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 /// A note on a record of ours that is kept for a foreign rule alone.
 fn serves_only(record: &Record, rule: &Rule) -> Note {
     let rule = rule.described();
-    let text =
-        format!("the record stays without an object: visitors reach the foreign rule for {rule} by it");
+    let text = format!(
+        "the record's comment names no object and no rule of ours, and the record stays, because visitors reach the \
+         foreign rule for {rule} by it"
+    );
     Note::about(&record.name, text)
 }
 

@@ -287,10 +287,10 @@ impl Snapshot {
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
-    /// The foreign rule that visitors reach by this record of ours, if the record's comment claims nothing. The record
-    /// stays for that rule, and ExternalDNS is not shown it.
-    pub(super) fn served_by_unclaimed(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        if !stamp.claims.is_empty() {
+    /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
+    /// for that rule, and ExternalDNS is not shown it.
+    pub(super) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
+        if !stamp.is_released() {
             return None;
         }
         let visited = TunnelId::from_hostname(&record.content)?;
@@ -304,7 +304,11 @@ impl Snapshot {
         let domain = wildcard.strip_prefix("*.")?;
         let is_served = |name: &str| {
             let mut records = self.answering(name).iter();
-            name != wildcard && is_below(name, domain) && records.any(|record| &*record.name == wildcard)
+            let is_read = self.zone_of(name).is_some();
+            is_read
+                && name != wildcard
+                && is_below(name, domain)
+                && records.any(|record| &*record.name == wildcard)
         };
         let rules = self.tunnels.get(visited)?.document.rules();
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))

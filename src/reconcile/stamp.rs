@@ -213,17 +213,24 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already. A stamp that
-    /// claims nothing names neither object nor namespace.
+    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already.
     pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
         let mut stamp = Self { claims, ..self.clone() };
-        if stamp.claims.is_empty() {
-            stamp.resource = None;
-            stamp.other_fields.retain(|field| !field.starts_with(NAMESPACE));
-        } else if let Some(namespace) = namespace {
-            stamp.claim_for(namespace);
-        }
+        namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
         stamp
+    }
+
+    /// The stamp of a record that is kept although its hostname was withdrawn: it claims nothing, and names neither
+    /// object nor namespace.
+    pub fn released(&self) -> Self {
+        let mut stamp = Self { claims: Claims::default(), resource: None, ..self.clone() };
+        stamp.other_fields.retain(|field| !field.starts_with(NAMESPACE));
+        stamp
+    }
+
+    /// True for a [`released`](Self::released) stamp.
+    pub fn is_released(&self) -> bool {
+        self.claims == Claims::default() && self.resource.is_none() && self.namespace().is_none()
     }
 
     /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason

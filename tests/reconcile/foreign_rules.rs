@@ -1,10 +1,12 @@
 //! Foreign rules on our hostnames, and foreign rules with the digest or the place of ours: none is touched, and none
 //! loses its requests.
 
-use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::{Hostname, TunnelId, Zone, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{EntryState, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::Unfinished;
+use external_dns_cloudflare_tunnel_webhook::reconcile::published::published as paths_of;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
@@ -214,6 +216,8 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
             let comment = &cloudflare.records[0].comment;
             assert!(comment.ends_with(" rules=") && !comment.contains("resource="), "{comment}");
             assert!(listing(&cloudflare.snapshot()).iter().any(|entry| *entry.hostname == *name), "{name}");
+            let told = paths_of(&Hostname::parse(name).unwrap(), &cloudflare.snapshot());
+            assert!(told[0].what.contains("the record's comment names no rule that exists;"), "{told:?}");
         }
         let again = cloudflare.clone().run_loop(std::slice::from_ref(&ours), usize::MAX);
         assert_eq!(again.refusals, [], "{name}");
@@ -221,6 +225,56 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
         cloudflare.run_loop(&[], usize::MAX);
         assert_eq!(cloudflare.records, [], "{name}");
     }
+}
+
+/// The object has a mistake, and our rule was deleted by hand.
+#[test]
+fn a_record_of_a_refused_endpoint_is_not_taken_for_one_that_is_kept_for_a_foreign_rule() {
+    let said = |timeout: &str| {
+        let properties = [("tunnel-service", "http://web:80"), ("origin-connect-timeout", timeout)];
+        [endpoint_of("ingress/shop/web", NAME, &properties)]
+    };
+    let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[]);
+    cloudflare.run_loop(&said("5s"), usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("web")));
+    for _ in 0..2 {
+        cloudflare.run_loop(&said("soon"), usize::MAX);
+        let shown = records(&cloudflare.snapshot());
+        assert_eq!((shown.notes, shown.endpoints.len()), (vec![], 1));
+    }
+}
+
+/// The request ended before its rule was written, and the object goes or has a mistake then.
+#[test]
+fn a_new_record_in_front_of_a_wildcard_goes_although_its_tunnel_has_a_foreign_rule() {
+    let wanted = |timeout: &str| {
+        endpoint(NAME, &[("tunnel-service", "http://web:80"), ("origin-connect-timeout", timeout)])
+    };
+    for desired in [vec![], vec![wanted("soon")]] {
+        let wildcard = ("*.example.com", "CNAME", &*target(OFFICE));
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[wildcard]);
+        cloudflare.run_loop(&[wanted("5s")], 1);
+        assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)));
+        let new = Unfinished { is_new: true, ..Unfinished::default() };
+        cloudflare.unfinished = [(NAME.into(), new)].into();
+        cloudflare.run_loop(&desired, usize::MAX);
+        assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(OFFICE)), "{desired:?}");
+    }
+}
+
+/// The zone of the foreign rule's name is left out by a filter, so its records are not known.
+#[test]
+fn a_wildcards_record_is_not_kept_for_a_name_of_a_zone_that_was_not_read() {
+    let wildcard = published("*.example.com", "http://web:80");
+    let mut cloudflare = FakeCloudflare::new(&[theirs("x.a.example.com", "")], &[]);
+    cloudflare.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("web")));
+    cloudflare.records[0].comment = "external-dns owner=default rules=".into();
+    let mut snapshot = cloudflare.snapshot();
+    assert!(records(&snapshot).endpoints.is_empty(), "the wildcard leads to their rule");
+    let inner = Zone { name: NAME.into(), id: ZoneId::new("inner"), ..snapshot.zones[0].zone.clone() };
+    snapshot.excluded_zones.push(inner);
+    assert_eq!(records(&snapshot).endpoints.len(), 1);
 }
 
 /// The object asked for the record of their rule alone.

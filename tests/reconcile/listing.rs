@@ -341,9 +341,7 @@ fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_an
             "its rule gone",
             vec![published("a.example.com", &[service])],
             |cloudflare| cloudflare.documents = FakeCloudflare::with_config("{}").documents,
-            vec![format!(
-                "- the record's comment names only missing rules, which a later loop corrects; record CNAME {target:?}"
-            )],
+            vec![format!("- the record's comment names no rule that exists; record CNAME {target:?}")],
         ),
         (
             "its comment edited away",

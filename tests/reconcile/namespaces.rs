@@ -53,6 +53,33 @@ fn a_default_of_the_operator_is_allowed() {
     assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);
 }
 
+/// The rule is deleted by hand, or goes with its tunnel, while the object has a mistake: the comment then names no rule.
+#[test]
+fn a_hostname_stays_its_namespaces_while_its_object_has_a_mistake_and_its_rule_is_gone() {
+    for (tunnel, is_tunnel_gone) in [("home", false), ("office", true)] {
+        let by = |namespace: &str, said: &[(&str, &str)]| {
+            let service = format!("http://web.{namespace}.svc:80");
+            let properties = [&[("tunnel-service", &*service)], said].concat();
+            endpoint_of(&format!("ingress/{namespace}/web"), NAME, &properties)
+        };
+        let mut cloudflare = guarded();
+        run(&mut cloudflare, &[by("shop", &[("tunnel", tunnel)])]);
+        if is_tunnel_gone {
+            cloudflare.documents.remove(&tunnel_id(OFFICE));
+        } else {
+            cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("hostname")));
+        }
+        let desired = [by("shop", &[("origin-connect-timeout", "soon")]), by("evil", &[])];
+        for _ in 0..3 {
+            run(&mut cloudflare, &desired);
+        }
+        assert_eq!(services(&cloudflare), [], "{tunnel}");
+        run(&mut cloudflare, &[]);
+        run(&mut cloudflare, &[by("evil", &[])]);
+        assert_eq!(services(&cloudflare), [rule("", "http://web.evil.svc:80")], "{tunnel}");
+    }
+}
+
 #[test]
 fn an_endpoint_without_a_namespace_is_refused() {
     for resource in ["", "shop", "ingress/shop", "a/b/c/d"] {

@@ -60,11 +60,11 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
     published.iter().take(withheld).filter_map(|one| one.withdrawn.clone())
 }
 
-/// All hostnames within the filter of which a comment of ours claims something, each once. A record without a creation
+/// All hostnames within the filter with a stamp of ours that is not released, each once. A record without a creation
 /// time counts as the oldest if its hostname is withdrawn, and as the youngest otherwise, which allows the fewest
 /// deletions.
 fn own_hostnames(hosts: &[HostPlan], snapshot: &Snapshot) -> Vec<OwnHostname> {
-    let own: Vec<OwnRecord<'_>> = snapshot.own_records().filter(|own| !own.stamp.claims.is_empty()).collect();
+    let own: Vec<OwnRecord<'_>> = snapshot.own_records().filter(|own| !own.stamp.is_released()).collect();
     let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
     let own_hostnames = of_hostnames.filter_map(|own| {
         let name = &*own.first()?.record.name;

@@ -105,10 +105,9 @@ pub(super) fn host_plan(
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
     }
-    let comments = comment::comments(host, accepted);
+    let comments = comment::comments(host, accepted, is_withdrawal);
     let hides_wildcard = hides_wildcard(host);
-    let is_deletion =
-        if is_withdrawal { !serves_foreign_rule(host) } else { hides_wildcard && accepted.is_empty() };
+    let is_deletion = accepted.is_empty() && hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
