@@ -123,7 +123,8 @@ fn main() -> Outcome<()> {
     let only: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let is_meant = |one: &&Scenario| only.is_empty() || only.iter().any(|only| one.name.contains(&**only));
     println!(
-        "| hostnames | memory limit | peak | loops | got further | 503 | as wanted then | longest answer |"
+        "| hostnames | memory limit | peak | loops | loops with progress | answered 503 | as wanted at the end | \
+         longest answer |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     for scenario in SCENARIOS.iter().filter(is_meant) {

@@ -10,8 +10,8 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Blocks the calling thread for `duration`.
     fn sleep(&self, duration: Duration);
 
-    /// The time of day, in whole seconds since 1970. The time may jump, so it affects only texts and log lines; no
-    /// write depends on it.
+    /// The Unix time, in whole seconds. The time may jump, so only texts, metrics and log lines depend on it; no write
+    /// does.
     fn unix_seconds(&self) -> i64;
 }
 

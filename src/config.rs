@@ -43,7 +43,7 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingKind {
     Plain,
-    /// A limit on what is published or written. A misspelled name of it is a mistake, not only a warning.
+    /// A restriction of what is published or written. A misspelled name of it is a mistake, not only a warning.
     Restriction,
     /// A secret. It has no flag, because any process on the machine can read a command line.
     Secret,
@@ -53,7 +53,7 @@ const fn setting(variable: &'static str, default: &'static str, help: &'static s
     Setting { variable, alias: "", default, help, kind: SettingKind::Plain }
 }
 
-const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
+const fn restriction(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
     Setting { variable, alias: "", default, help, kind: SettingKind::Restriction }
 }
 
@@ -61,7 +61,7 @@ const fn secret(variable: &'static str) -> Setting {
     Setting { variable, alias: "", default: "", help: "", kind: SettingKind::Secret }
 }
 
-/// The variable that holds other settings, one line `NAME=value` for each. A line may be a limit or a secret.
+/// The variable that holds other settings, one line `NAME=value` for each. A line may be a restriction or a secret.
 pub(crate) const SETTINGS_VARIABLE: &str = "SETTINGS";
 
 impl Setting {
@@ -73,7 +73,7 @@ impl Setting {
 
 /// Every setting except the defaults of a rule's options. [`OriginOption`](crate::ingress::OriginOption) names those.
 pub(crate) const SETTINGS: &[Setting] = &[
-    limit(SETTINGS_VARIABLE, "", ""),
+    restriction(SETTINGS_VARIABLE, "", ""),
     secret("CF_API_TOKEN").alias("CLOUDFLARE_API_TOKEN"),
     setting("CF_API_TOKEN_FILE", "", "file with the API token"),
     secret("CF_API_KEY").alias("CLOUDFLARE_API_KEY"),
@@ -85,28 +85,36 @@ pub(crate) const SETTINGS: &[Setting] = &[
         .alias("CLOUDFLARE_TUNNEL_ID"),
     setting("CF_API_BASE_URL", "https://api.cloudflare.com/client/v4", "address of the API"),
     setting("CF_CA_FILE", "", "PEM file with authorities trusted besides the compiled-in ones"),
-    limit("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)")
+    restriction("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)")
         .alias("DOMAIN_FILTERS"),
-    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve").alias("EXCLUDE_DOMAIN_FILTERS"),
-    limit("REGEXP_DOMAIN_FILTER", "", "expression for the names to serve, instead of the lists"),
-    limit("REGEXP_DOMAIN_FILTER_EXCLUSION", "", "expression for the names not to serve"),
-    limit("ZONE_ID_FILTER", "", "ids of the zones to read (default: all the token sees)"),
-    limit("OWNER_ID", "default", "the value of ExternalDNS's --txt-owner-id"),
+    restriction("EXCLUDE_DOMAIN_FILTER", "", "names not to serve").alias("EXCLUDE_DOMAIN_FILTERS"),
+    restriction("REGEXP_DOMAIN_FILTER", "", "expression for the names to serve, instead of the lists"),
+    restriction("REGEXP_DOMAIN_FILTER_EXCLUSION", "", "expression for the names not to serve"),
+    restriction("ZONE_ID_FILTER", "", "ids of the zones to read (default: all the token sees)"),
+    restriction("OWNER_ID", "default", "the value of ExternalDNS's --txt-owner-id"),
     setting("DEFAULT_SERVICE", "", "service of objects that name none: http://{name}.{namespace}.svc:80"),
     setting("PUBLISH", "annotated", "which objects get DEFAULT_SERVICE: annotated or all"),
     setting("ORIGIN_CA_POOLS", "", "absolute paths that webhook-origin-ca-pool may name (default: nothing)"),
     setting("ADOPT", "", "what may be taken over: tunnel, access, owner=ID, all (default: nothing)"),
-    limit("NAMESPACE_GUARD", "false", "keep services and hostnames of namespaces apart"),
-    limit("NAMESPACE_DOMAINS", "", "namespace=domain pairs that NAMESPACE_GUARD allows (default: any name)"),
+    restriction("NAMESPACE_GUARD", "false", "keep services and hostnames of namespaces apart"),
+    restriction(
+        "NAMESPACE_DOMAINS",
+        "",
+        "namespace=domain pairs that NAMESPACE_GUARD allows (default: any name)",
+    ),
     setting("SHARED_SERVICES", "", "services any namespace may publish with NAMESPACE_GUARD (default: none)"),
     setting("CLUSTER_DOMAIN", "cluster.local", "domain that may follow svc in a service's name"),
-    limit("ACCESS_GUARD", "false", "publish only what Cloudflare Access protects"),
-    limit("DEFAULT_ACCESS_POLICY", "none", "policies of rules whose object says nothing of Access"),
-    limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
-    limit("ACCESS_POLICIES", "", "policies that objects may name (default: all; none with NAMESPACE_GUARD)"),
-    limit("DRY_RUN", "false", "log what would be written, and write nothing"),
+    restriction("ACCESS_GUARD", "false", "publish only what Cloudflare Access protects"),
+    restriction("DEFAULT_ACCESS_POLICY", "none", "policies of rules whose object says nothing of Access"),
+    restriction("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
+    restriction(
+        "ACCESS_POLICIES",
+        "",
+        "policies that objects may name (default: all; none with NAMESPACE_GUARD)",
+    ),
+    restriction("DRY_RUN", "false", "log what would be written, and write nothing"),
     // Upgrades of ExternalDNS have emptied whole zones on instances with 6 to 13 hostnames.
-    limit("MASS_DELETION_LIMIT", "5", "deletions always allowed in one request; 0: no limit"),
+    restriction("MASS_DELETION_LIMIT", "5", "deletions always allowed in one request; 0: no limit"),
     setting("MOVE_GRACE", "30s", "time for a change to reach Cloudflare's edge, 0s to 3600s"),
     setting("ALLOW_LOCAL_CONFIG", "false", "take over tunnels that a file of cloudflared configures"),
     setting("REQUEST_TIMEOUT", "12s", "longest time for a request of ExternalDNS, 2s to 14s"),

@@ -1,8 +1,8 @@
 //! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
 //!
-//! This folder edits a document that has other authors too. It decides the place of our rules, what changes in a rule,
-//! and what is valid. It must not know HTTP or Cloudflare's client, and of
-//! ExternalDNS only the names of properties. The caller says which rules are ours.
+//! This folder edits a document that has other authors too. It decides the position of our rules, what changes in a
+//! rule, and what is valid. It knows neither HTTP nor Cloudflare's client, and of ExternalDNS only the names of
+//! properties. The caller says which rules are ours.
 //!
 //! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared itself accepts and matches; it was made by
 //! running cloudflared 2026.8.2.

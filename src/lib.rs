@@ -23,7 +23,7 @@ pub mod config;
 #[cfg(test)]
 mod fixture;
 pub mod ingress;
-mod labels;
+mod label_values;
 pub mod limits;
 pub mod listener;
 mod locks;

@@ -1,7 +1,7 @@
 //! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs is
 //! defined beside its use.
 //!
-//! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `STEP_MIN`.
+//! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `WRITE_TIME_MIN`.
 //!
 //! ```text
 //! |-------------------------- 15 s: ExternalDNS gives up, and exits --------------------------|
@@ -19,11 +19,11 @@ pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(12);
 /// A request must take less than ExternalDNS's own limit of 15 s.
 pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(14);
 
-/// With less time no write would ever begin: see `STEP_MIN`.
+/// With less time no write would ever begin: see `WRITE_TIME_MIN`.
 pub const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
 /// A write does not begin with less time left, because its answer could not be awaited.
-pub const STEP_MIN: Duration = Duration::from_millis(1500);
+pub const WRITE_TIME_MIN: Duration = Duration::from_millis(1500);
 
 // Bodies of requests, in a container of 64 MiB. Only one large body is in memory at a time. The body and the endpoints
 // kept from it are 36 MiB at most; the answer is written into the body's memory. A body of nothing but brackets takes

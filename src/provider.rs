@@ -1,5 +1,5 @@
-//! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. Apart from the command
-//! `tunnel`, it alone writes to Cloudflare.
+//! Implements the webhook's `Handler`: reads a snapshot, asks the core for a plan, and carries it out. Apart from the
+//! command `tunnel`, this folder alone writes to Cloudflare.
 
 mod access;
 mod adjustments;

@@ -51,8 +51,8 @@ pub trait Handler: Send + Sync {
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure>;
 }
 
-/// A request that was not carried out. ExternalDNS treats 500 and 503 as soft errors and asks again in its next loop;
-/// any other status would end its process.
+/// A request that was not carried out. ExternalDNS treats the statuses 500 to 510 as soft errors and asks again in its
+/// next loop; any other error status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// 400: ExternalDNS does not send such a request. 500: the request cannot be served in this form. 503: the

@@ -177,14 +177,14 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(T, PageInfo), Error> {
         let mut result = None;
-        let page = self.repeat_read(resource, path, deadline, &mut |json| {
+        let page = self.read_with_retries(resource, path, deadline, &mut |json| {
             result = Some(serde_json::from_str(json)?);
             Ok(())
         })?;
         Ok((result.expect(TAKEN), page))
     }
 
-    fn repeat_read(
+    fn read_with_retries(
         &self,
         resource: ApiResource,
         path: &str,
@@ -359,7 +359,7 @@ impl Client {
         let duration = self.clock.now().saturating_duration_since(begun);
         let method = method.as_str();
         let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
-        let label = resource.label();
+        let label = resource.label_value();
         let mut values = self.metrics.update();
         values.add(Family::Calls, &[label, method, &status], 1);
         values.observe(Family::CallDuration, &[label], duration);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{Error, ErrorResponse};
-use crate::labels::labels;
+use crate::label_values::label_values;
 
 /// The subject of a call, because the same code means different things for different subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum ApiResource {
 }
 
 impl ApiResource {
-    labels! {
+    label_values! {
         Self::Tokens => "token",
         Self::Zones => "zones",
         Self::Records => "records",

@@ -60,7 +60,7 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
 }
 
 /// The message about a variable that seems meant for this program but is no setting. The flag is true if the nearest
-/// setting limits publishing: without that limit, the webhook would publish more than the operator meant.
+/// setting restricts publishing: without it, the webhook would publish more than the operator meant.
 pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)> {
     // cloudflared's own variables begin with TUNNEL_, even if they resemble a setting.
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
@@ -87,11 +87,11 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
         .find(has_its_words)
         .or_else(|| nearest(&folded, known, edits_max))
         .or_else(|| nearest(words, variables(), (words.len() / 3).min(MISSPELLING_MAX_EDITS)));
-    let is_limit =
+    let is_restriction =
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));
     match nearest {
-        Some(meant) if SETTINGS.iter().any(is_limit) => {
+        Some(meant) if SETTINGS.iter().any(is_restriction) => {
             Some((format!("{said}; if {meant} is meant, rename it, otherwise remove it"), true))
         }
         Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),

@@ -9,7 +9,7 @@ use super::hosts::HostIndex;
 use super::order::{HostPath, MarkedRule, NearbyRules, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::collections::inserted;
-use crate::labels::labels;
+use crate::label_values::label_values;
 use crate::model::hostname::Hostname;
 
 /// An edit of the rule for one hostname and path.
@@ -27,7 +27,7 @@ pub enum RuleEdit {
 }
 
 impl RuleEdit {
-    labels! {
+    label_values! {
         Self::Put { .. } => "rule_written",
         Self::Delete { .. } => "rule_deleted",
     }
@@ -290,8 +290,7 @@ fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), S
 }
 
 /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
-/// anything.
-/// `hosts` is the index of `list`.
+/// anything. `hosts` is the index of `list`.
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, HostPath::wanted(wanted));
     let near = NearbyRules::new(list, hosts, hostname);

@@ -46,9 +46,8 @@ pub struct Row {
     pub path: Option<String>,
     /// The object that asks for the hostname.
     pub resource: Option<String>,
-    /// The category of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not
-    /// sent`,
-    /// `not ready` or `note`.
+    /// The category of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`,
+    /// `not sent`, `not ready` or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
     pub refused: Option<String>,

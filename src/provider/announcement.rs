@@ -49,9 +49,9 @@ fn announce_modes(settings: &ProviderSettings) {
     }
     if *publish_all {
         warn!(
-            "PUBLISH is all: ExternalDNS's own filters choose the objects (--gateway-name, --label-filter, \
-             --annotation-filter, --ingress-class); an opt-out by annotation is a weak filter, and an object that loses \
-             its annotations gets DEFAULT_SERVICE"
+            "PUBLISH is all: an object that loses its annotations gets DEFAULT_SERVICE, also if one of them kept it out; \
+             choose the objects by ExternalDNS's own filters (--gateway-name, --label-filter, --annotation-filter, \
+             --ingress-class)"
         );
     }
     if *mass_deletion_limit == 0 {

@@ -59,8 +59,8 @@ struct Execution<'a> {
 enum Sent {
     /// The write is done, or nothing had to be sent.
     Done,
-    /// Cloudflare, or a server in between, refused the content.
-    Refused(ErrorResponse),
+    /// Cloudflare, or a server in between, rejected the content.
+    Rejected(ErrorResponse),
 }
 
 /// The reason why writes end, independent of their content.
@@ -260,7 +260,7 @@ impl<'a> Execution<'a> {
                 halving.note_written();
                 return Ok(());
             }
-            Sent::Refused(answer) => answer,
+            Sent::Rejected(answer) => answer,
         };
         if let Some(piece) = halving.note_rejected(!answer.is_of_cloudflare(), self.time_left()) {
             self.note_rejected(step, &[piece], &answer);
@@ -290,9 +290,9 @@ impl<'a> Execution<'a> {
     /// The meaning of a failed write: a refusal of its content, or a stop.
     fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Sent, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Rejected(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Rejected(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -369,7 +369,7 @@ impl<'a> Execution<'a> {
     }
 
     fn check_time(&self) -> Result<(), Stop> {
-        if self.time_left() < limits::STEP_MIN { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
+        if self.time_left() < limits::WRITE_TIME_MIN { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
     }
 }
 

@@ -110,7 +110,7 @@ impl LastLoop {
         let before = self.without_service.replace(without_service);
         if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
             info!(
-                "{unnamed} endpoints name no service and are not published ({names}); LOG_LEVEL=debug names all"
+                "endpoints that name no service and are not published: {unnamed} ({names}); LOG_LEVEL=debug names all"
             );
         }
         self.left_out.log(Level::Warn, left_out.iter().map(Note::line), now);

@@ -115,7 +115,7 @@ impl Reporter {
         let mut values = self.metrics.update();
         values.reset(Family::Refusals);
         for Refusal { reason, .. } in refusals {
-            values.add(Family::Refusals, &[reason.label()], 1);
+            values.add(Family::Refusals, &[reason.label_value()], 1);
         }
     }
 }

@@ -89,7 +89,7 @@ impl ApplyRequest<'_> {
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
-            let has_time = self.deadline.remaining(self.state.clock()) >= limits::STEP_MIN;
+            let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
             }
@@ -231,7 +231,7 @@ impl ApplyRequest<'_> {
     /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
     fn look_deadline(&self) -> Deadline {
         let clock = self.state.clock();
-        let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MIN);
+        let left = self.deadline.remaining(clock).saturating_sub(limits::WRITE_TIME_MIN);
         Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
 

@@ -314,6 +314,6 @@ mod tests {
         let page = Duration::from_millis(900);
         let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_CALLS)).unwrap();
         let list = 100_u32.div_ceil(limits::ZONES_PER_PAGE);
-        assert!(page * (list + rounds) + limits::STEP_MIN <= limits::REQUEST_TIMEOUT_DEFAULT);
+        assert!(page * (list + rounds) + limits::WRITE_TIME_MIN <= limits::REQUEST_TIMEOUT_DEFAULT);
     }
 }

@@ -270,7 +270,7 @@ fn refused((refusal, since): (&Refusal, i64)) -> Row {
     Row {
         path: refusal.set_identifier.as_deref().filter(|path| !is_unknown_path(path)).map(str::to_owned),
         resource: refusal.resource.as_deref().map(str::to_owned),
-        refused: Some(refusal.reason.label().to_owned()),
+        refused: Some(refusal.reason.label_value().to_owned()),
         since: Some(since),
         ..row(&refusal.hostname, refusal.reason.category(), refusal.log_text())
     }

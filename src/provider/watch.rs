@@ -84,7 +84,8 @@ impl Provider {
         }
     }
 
-    /// Checks the token and finds the tunnels. True if both succeeded and every tunnel exists, also in a dry run.
+    /// Checks the token and finds the tunnels. True if both succeeded and no tunnel is missing; a dry run goes on without
+    /// a missing tunnel, but the result is false.
     fn check(&self) -> bool {
         let ProviderState { reader, last_snapshot, .. } = &self.state;
         let clock = self.state.clock();

@@ -23,7 +23,7 @@ use crate::reconcile::wildcard::{self, UnaskedWildcard};
 use crate::reconcile::winner::{self, Choice};
 use crate::reconcile::{Note, Settings};
 
-/// The answer, and notes on endpoints that are not in it.
+/// The answer, with notes on endpoints that are in it and on endpoints that are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: the order of ExternalDNS is random, and two objects

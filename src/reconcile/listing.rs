@@ -59,7 +59,7 @@ pub enum EntryState {
     RecordWithoutRule,
     /// No record points to the rule's tunnel.
     RuleWithoutRecord,
-    /// No rule of ours relies on our Access application.
+    /// No rule asks for a token of our Access application, and no comment of ours claims its place.
     UnneededApplication,
 }
 

@@ -49,8 +49,7 @@ pub struct OperatorSettings {
     /// `ACCESS_OPT_OUT`: an endpoint may ask to be open.
     pub access_opt_out: bool,
     /// `ACCESS_POLICIES`: the policies that objects may name; `None` allows all or, under `NAMESPACE_GUARD`, only those
-    /// of
-    /// `DEFAULT_ACCESS_POLICY`.
+    /// of `DEFAULT_ACCESS_POLICY`.
     pub access_policies: Option<Vec<Box<str>>>,
 }
 

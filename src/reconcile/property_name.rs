@@ -137,8 +137,8 @@ pub fn has_stray_dot(name: &str, group: &str) -> bool {
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
 
-/// The properties that share one of our own words with a misspelled name that is near to no property; those of Access
-/// for a word for a login.
+/// The properties that share one of our own words with a misspelled name that is near to no property; for a word for a
+/// login, [`ACCESS_POLICY`] alone.
 pub fn with_word_of(name: &str) -> Vec<&'static str> {
     let name = folded(name);
     let words = OWN_WORDS.into_iter().filter(|word| name.contains(word));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::labels::labels;
+use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::access::place::Place;
@@ -177,7 +177,7 @@ pub enum RecordKind {
 }
 
 impl Reason {
-    labels! {
+    label_values! {
         Self::Invalid(_) => "invalid",
         Self::BesideRefused { .. } => "beside_refused",
         Self::Withheld { .. } => "withheld",
@@ -520,7 +520,7 @@ mod tests {
             (Reason::Withheld { by: None }, "waiting"),
             (Reason::Waiting("x".to_owned()), "waiting"),
         ] {
-            assert_eq!(reason.category(), group, "{}", reason.label());
+            assert_eq!(reason.category(), group, "{}", reason.label_value());
         }
     }
 

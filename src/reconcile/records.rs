@@ -254,8 +254,8 @@ impl<'a> RecordView<'a> {
         let hostname = Hostname::parse(&self.record.name).ok();
         if self.stamp.claims.record_only {
             let standing = |hostname| HostProtection::of(hostname, self.snapshot);
-            let word = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
-            let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect();
+            let access = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
+            let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
             let is_protected = self.meets_access_guard(hostname.as_ref());
             let drift = if is_protected { Vec::new() } else { vec![Drift::Access] };
             views.push(PathView { path: None, properties, drift });

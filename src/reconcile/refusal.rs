@@ -55,7 +55,8 @@ impl Refusal {
                 let _ = write!(names, " and {more} more");
             }
             let line = LogLine::default().word("hostnames", &count).quoted("names", &*names);
-            let line = line.word("refused", &reason.label()).text(format!("{count} hostnames: {reason}"));
+            let line =
+                line.word("refused", &reason.label_value()).text(format!("{count} hostnames: {reason}"));
             lines.push(line);
         }
         lines
@@ -84,7 +85,7 @@ impl Refusal {
             .quoted("hostname", &*self.hostname)
             .quoted("path", self.path())
             .quoted("resource", self.resource.as_deref())
-            .word("refused", &self.reason.label())
+            .word("refused", &self.reason.label_value())
             .text(format!("{:?}: {}", self.hostname, self.log_text()))
     }
 }

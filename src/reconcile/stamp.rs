@@ -23,7 +23,7 @@ const RECORD_ONLY: char = '-';
 const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Names one rule of a hostname: three characters that hash the tunnel and the path.
+/// Three characters of a stamp: the digest of one rule, which hashes its tunnel and path, or the code of a hostname.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 3]);
 

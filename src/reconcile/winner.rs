@@ -86,7 +86,7 @@ fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Propert
     asked.eq(standing)
 }
 
-/// Selects all properties but `webhook/access-policy: none`, which is not shown at an unprotected place.
+/// Selects all properties but `webhook/access-policy: none`, which `records` shows only under a default policy.
 fn shows_where_open(property: &Property) -> bool {
     *property.name != *ACCESS_POLICY || *property.value != *OPEN
 }
@@ -176,8 +176,8 @@ impl<'a> Contest<'a> {
         let own = snapshot.own_records_of(dns_name);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
-            let word = wildcard::property(dns_name);
-            return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect());
+            let asked = wildcard::property(dns_name);
+            return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(asked).collect());
         }
         let (_, rule) =
             snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
@@ -223,7 +223,9 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
 }
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
-    let text =
-        format!("{losers} more objects ask for path {:?}; the webhook ignores them", winner.set_identifier);
+    let text = format!(
+        "the webhook ignores further objects that ask for path {:?}: {losers}",
+        winner.set_identifier
+    );
     (losers > 0).then(|| Note::of(winner, text))
 }

@@ -9,7 +9,7 @@ use super::body::Body;
 use super::response::{Response, json};
 use super::{Failure, Handler};
 use crate::clock::Deadline;
-use crate::labels::labels;
+use crate::label_values::label_values;
 use crate::listener::path_of;
 
 /// The label of requests that ask for none of the operations.
@@ -46,7 +46,7 @@ pub enum Route {
 }
 
 impl Route {
-    labels! {
+    label_values! {
         Self::Health => "GET /healthz",
         Self::DomainFilter => "GET /",
         Self::Records => "GET /records",
@@ -81,7 +81,7 @@ pub fn accept(head: &Head<'_>) -> Result<Route, Response> {
 
 /// The request's label in metrics: one of a few texts, whatever a client sends.
 pub fn name(method: &str, target: &str) -> &'static str {
-    route(method, target).as_ref().map_or(NO_ROUTE, Route::label)
+    route(method, target).as_ref().map_or(NO_ROUTE, Route::label_value)
 }
 
 fn route(method: &str, target: &str) -> Option<Route> {

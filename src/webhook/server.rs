@@ -6,7 +6,7 @@
 //! ```text
 //! connection threads (tiny_http's, one each) ──queue──> acceptor, one a listener ──pool──> workers
 //!   read heads, and bodies up to 1 KiB                    starts the deadline            read the body, ask the
-//!                                                         checks the listener            service, answer
+//!                                                         checks the listener            handler, answer
 //! ```
 
 use std::fmt;

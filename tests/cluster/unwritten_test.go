@@ -75,7 +75,7 @@ func unwrittenCases() []unwritten {
 			wild + routeWith("redirect", "", "", "name: NAME, sectionName: http") + routeWith("app", "", app, "name: NAME, sectionName: https")},
 		{"The same, and the redirect route says `webhook-tunnel-wildcard: \"true\"`", "worded",
 			wild + routeWith("redirect", word, "", "name: NAME, sectionName: http") + routeWith("app", "", app, "name: NAME, sectionName: https")},
-		{"The same, and the app's route says the word", "other",
+		{"The same, but the app's route says it, and the redirect route does not", "other",
 			wild + routeWith("redirect", "", "", "name: NAME, sectionName: http") + routeWith("app", word, app, "name: NAME, sectionName: https")},
 		{"A redirect route with the app's hostname, below wildcard listeners", "named",
 			wild + routeWith("redirect", "", app, "name: NAME, sectionName: http") + routeWith("app", "", app, "name: NAME, sectionName: https")},
@@ -96,7 +96,7 @@ func unwrittenCases() []unwritten {
 				spec: {parentRef: {name: NAME}, listeners: [` + listener("own", "8080", "*.") + `]}}` + "\n---\n" +
 				routeWith("redirect", "", "", "kind: ListenerSet, group: gateway.networking.k8s.io, name: NAME-set")},
 		{"Istio's Gateway with a wildcard and `app`", "istio", istioGateway("", `"*.NAME.example.com", `+app)},
-		{"The same, and it says the word", "meshed", istioGateway(", "+word, `"*.NAME.example.com", `+app)},
+		{"The same, and it says `webhook-tunnel-wildcard: \"true\"`", "meshed", istioGateway(", "+word, `"*.NAME.example.com", `+app)},
 		{"A VirtualService of `app`, below Istio's Gateway with a wildcard", "virtual",
 			istioGateway("", `"*.NAME.example.com"`) + `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: NAME-app},
 				spec: {hosts: [` + app + `], gateways: [NAME], http: [{route: [{destination: {host: app}}]}]}}` + "\n---\n"},

@@ -52,10 +52,10 @@ const GROUPINGS: [&str; 5] = ["by", "without", "on", "ignoring", "group_left"];
 /// The words that the program itself puts into a label; `None` where a label's values come from elsewhere.
 fn words_of(label: &str) -> Option<BTreeSet<String>> {
     let words = match label {
-        "reason" => Reason::LABELS.to_vec(),
-        "route" => [Route::LABELS, &[routes::NO_ROUTE]].concat(),
-        "resource" => ApiResource::LABELS.to_vec(),
-        "kind" => [RuleEdit::LABELS, RecordOperation::LABELS].concat(),
+        "reason" => Reason::LABEL_VALUES.to_vec(),
+        "route" => [Route::LABEL_VALUES, &[routes::NO_ROUTE]].concat(),
+        "resource" => ApiResource::LABEL_VALUES.to_vec(),
+        "kind" => [RuleEdit::LABEL_VALUES, RecordOperation::LABEL_VALUES].concat(),
         "ownership" => RULE_OWNERSHIPS.to_vec(),
         "le" => return Some(bounds()),
         _ => return None,

@@ -174,7 +174,7 @@ fn where_access_is_not_read_new_ones_wait_standing_ones_stay_and_deletions_go() 
         let path = endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/api")]);
         let new = published("new.example.com", "http://web:80");
         let plan = run(&mut cloudflare, &[changed, path, new, gone]);
-        let told = plan.refusals.iter().map(|one| (&*one.hostname, one.reason.label()));
+        let told = plan.refusals.iter().map(|one| (&*one.hostname, one.reason.label_value()));
         let expected = [
             (NAME, "access_unknown"),
             (NAME, "waiting"),

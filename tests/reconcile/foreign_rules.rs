@@ -28,7 +28,10 @@ fn theirs(hostname: &str, path: &str) -> String {
 /// The refusals' paths and words.
 fn refused(plan: &Plan) -> Vec<(String, &'static str)> {
     let path = |path: &Option<Box<str>>| path.as_deref().unwrap_or("-").to_owned();
-    plan.refusals.iter().map(|refusal| (path(&refusal.set_identifier), refusal.reason.label())).collect()
+    plan.refusals
+        .iter()
+        .map(|refusal| (path(&refusal.set_identifier), refusal.reason.label_value()))
+        .collect()
 }
 
 /// A path for each of the tunnels so that their rules have one digest.
@@ -188,7 +191,7 @@ fn a_wildcard_does_not_move_away_from_a_foreign_rule_below_it() {
         let plan = cloudflare.run_loop(&[wildcard("office")], usize::MAX);
         let label = if is_refused { "rule_left_behind" } else { "moving" };
         assert_eq!(
-            plan.refusals.iter().map(|one| one.reason.label()).collect::<Vec<_>>(),
+            plan.refusals.iter().map(|one| one.reason.label_value()).collect::<Vec<_>>(),
             [label],
             "{records:?}"
         );
@@ -321,7 +324,7 @@ fn a_record_that_is_kept_for_a_foreign_rule_is_no_hostname_that_stays_and_is_of_
             assert_eq!(cloudflare.run_loop(&ours[kept..], usize::MAX).refusals, []);
         }
         let refusals = cloudflare.clone().run_loop(&[], usize::MAX).refusals;
-        let withheld = refusals.iter().filter(|refusal| refusal.reason.label() == "mass_deletion");
+        let withheld = refusals.iter().filter(|refusal| refusal.reason.label_value() == "mass_deletion");
         assert_eq!(withheld.count(), 6, "{guard}: {refusals:?}");
         for port in [80, 81] {
             let desired = [&[of("blog", port, &names[0])], &ours[6..]].concat();
@@ -374,7 +377,7 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
             let reached = cloudflare.snapshot().visited_tunnel(NAME).expect("a record");
             let answers = services(&cloudflare, reached.as_str());
             assert!(answers.iter().any(|one| one.contains("//")), "{first} {second} {writes}: {answers:?}");
-            assert!(plan.refusals.iter().all(|one| one.reason.label() == "moving"), "{plan:?}");
+            assert!(plan.refusals.iter().all(|one| one.reason.label_value() == "moving"), "{plan:?}");
         }
         assert_eq!(services(&cloudflare, OFFICE), ["http_status:404"]);
         assert_eq!(services(&cloudflare, HOME), ["http://web:80", "http_status:404"]);

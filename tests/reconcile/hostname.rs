@@ -34,7 +34,7 @@ fn rule(hostname: &str, path: &str) -> String {
 }
 
 fn labels(plan: &Plan) -> Vec<&'static str> {
-    plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
+    plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect()
 }
 
 fn paths(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {

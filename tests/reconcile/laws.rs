@@ -473,7 +473,7 @@ fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own(
 
     cloudflare.run_loop(&home, usize::MAX);
     let plan = cloudflare.run_loop(&home, usize::MAX);
-    assert!(plan.refusals.iter().all(|one| one.reason.label() == "moving"), "{:?}", plan.refusals);
+    assert!(plan.refusals.iter().all(|one| one.reason.label_value() == "moving"), "{:?}", plan.refusals);
     assert_eq!(contents(&cloudflare), [HOME, HOME].map(|id| tunnel_id(id).hostname()));
 }
 

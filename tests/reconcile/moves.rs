@@ -57,7 +57,7 @@ fn without_connector(mut cloudflare: FakeCloudflare) -> FakeCloudflare {
 /// The refusals, each with its path.
 fn told(plan: &Plan) -> Vec<(&str, &str)> {
     let told = plan.refusals.iter();
-    told.map(|one| (one.reason.label(), one.set_identifier.as_deref().unwrap_or("-"))).collect()
+    told.map(|one| (one.reason.label_value(), one.set_identifier.as_deref().unwrap_or("-"))).collect()
 }
 
 fn paths(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {

@@ -308,7 +308,7 @@ fn a_move_that_drops_a_path_waits_for_the_refused_endpoint_of_a_stranger() {
     let stranger = of("ingress/bank/web", "^/c$", "http://web.bank.svc:80");
     let plan = run(&mut cloudflare, &[shop("^/a$", "office"), stranger]);
     assert_eq!(cloudflare, before, "{plan:?}");
-    let told: Vec<&str> = plan.refusals.iter().map(|one| one.reason.label()).collect();
+    let told: Vec<&str> = plan.refusals.iter().map(|one| one.reason.label_value()).collect();
     assert_eq!(told, ["two_tunnels", "withheld", "namespace_held"]);
     for _ in 0..4 {
         run(&mut cloudflare, &[shop("^/a$", "office")]);
@@ -377,7 +377,7 @@ fn without_adopt_a_record_of_another_owner_is_refused_for_its_owner() {
     let comment = format!("external-dns owner=other rules=- ns={}", NamespaceCode::of("shop"));
     cloudflare.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), &comment);
     let plan = run(&mut cloudflare, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
-    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect();
     assert_eq!(labels, ["record_held"], "{plan:?}");
 }
 

@@ -25,7 +25,7 @@ fn plan(cloudflare: &FakeCloudflare, old: &[&str], desired: &[Endpoint]) -> Plan
 
 /// The hostnames that are written, and those that wait.
 fn outcome(plan: &Plan) -> (Vec<&str>, Vec<&str>) {
-    let waiting = plan.refusals.iter().filter(|one| one.reason.label() == "waiting");
+    let waiting = plan.refusals.iter().filter(|one| one.reason.label_value() == "waiting");
     (plan.hosts.iter().map(|host| &*host.hostname).collect(), waiting.map(|one| &*one.hostname).collect())
 }
 

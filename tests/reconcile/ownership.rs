@@ -87,7 +87,7 @@ fn of_two_new_paths_with_one_digest_the_second_is_refused() {
         [&first, &second].map(|path| endpoint(&[("tunnel-service", "http://web:80"), ("tunnel-path", path)]));
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let plan = cloudflare.run_loop(&desired, usize::MAX);
-    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect();
     assert_eq!(labels, ["beside_refused", "digest_taken"], "the object's other rule waits with it");
     assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 0);
 }
@@ -175,7 +175,7 @@ fn a_rule_that_the_document_does_not_allow_holds_back_its_object_and_no_other() 
         ["http://web:80", "http://new:80", "http://theirs:80", "http_status:503"],
         "{plan:?}"
     );
-    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect();
     assert_eq!(labels, ["rule_conflict", "withheld"], "{plan:?}");
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan
 }
 
 pub(crate) fn labels(plan: &Plan) -> Vec<&'static str> {
-    plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
+    plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect()
 }
 
 /// As many loops as it takes, with what the program deletes by itself. Returns the last plan that was not empty.

@@ -62,7 +62,7 @@ fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wa
     let told: BTreeSet<(&str, &str)> = again
         .refusals
         .iter()
-        .map(|refusal| (refusal.set_identifier.as_deref().unwrap_or_default(), refusal.reason.label()))
+        .map(|refusal| (refusal.set_identifier.as_deref().unwrap_or_default(), refusal.reason.label_value()))
         .collect();
     assert_eq!(told, [("^/x", "cloudflare"), ("", "beside_refused")].into());
 

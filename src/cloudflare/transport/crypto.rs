@@ -1,7 +1,8 @@
 //! Chooses the algorithms of TLS from those of ring.
 //!
 //! rustls's own choice is everything in ring, client keys included: 0.15 MB that no connection to Cloudflare needs.
-//! This choice is what RFC 8446 section 9.1 requires of every implementation, with the larger AES and the larger curve.
+//! This choice is what RFC 8446 section 9.1 requires of every implementation, with AES-256, X25519 and P-384, and with
+//! the same ciphers for TLS 1.2.
 
 use std::sync::Arc;
 

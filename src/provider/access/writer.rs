@@ -33,7 +33,7 @@ impl ApplicationWriter<'_> {
             error => reason_of(error),
         });
         let clock = self.state.clock();
-        let step = limits::STEP_MIN.min(self.deadline.remaining(clock) / 4);
+        let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.state.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {
@@ -58,7 +58,7 @@ impl ApplicationWriter<'_> {
                 if has_gone {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
-                self.state.reporter.log_change(write.operation.label(), &describe_application(write));
+                self.state.reporter.log_change(write.operation.label_value(), &describe_application(write));
                 Ok(())
             }
             Err(error) => {

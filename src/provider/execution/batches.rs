@@ -80,7 +80,7 @@ impl Execution<'_> {
         for piece in pieces {
             for operation in piece.operations() {
                 let line = describe_operation(piece.hostname, operation);
-                self.state.reporter.log_change(operation.label(), &line);
+                self.state.reporter.log_change(operation.label_value(), &line);
                 self.quotas.count(zone, operation);
             }
         }

@@ -34,7 +34,7 @@ impl<'a> Execution<'a> {
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname, tunnel, edit);
-                    self.state.reporter.log_change(edit.label(), &line);
+                    self.state.reporter.log_change(edit.label_value(), &line);
                 }
                 Ok(Sent::Done)
             }

@@ -68,7 +68,7 @@ impl<'a> Halving<'a> {
         self.time_left_at_search.is_some_and(|time| {
             writes >= SEARCH_WRITES_MAX
                 || calls_left < limits::SHARED_CALLS_LEFT_MIN
-                || time_left < limits::STEP_MIN.max(time / 2)
+                || time_left < limits::WRITE_TIME_MIN.max(time / 2)
         })
     }
 

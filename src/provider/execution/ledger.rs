@@ -107,7 +107,7 @@ impl<'a> Ledger<'a> {
             else {
                 continue;
             };
-            self.push_whole(piece.hostname, Reason::BesideRefused { path, refused: reason.label() });
+            self.push_whole(piece.hostname, Reason::BesideRefused { path, refused: reason.label_value() });
             // The next request refuses this rule before it plans, and sends the hostname's other pieces. In a move they
             // would wait again, so the request does not fail for them.
             let is_put = matches!(edit, RuleEdit::Put { .. });

@@ -7,8 +7,8 @@ use super::write_history::Pause;
 use crate::limits;
 use crate::reconcile::reason::Reason;
 
-/// The pauses of a tunnel that accepts its unchanged document but no edited document. Each attempt makes every replica
-/// of `cloudflared` reload.
+/// The pauses of a tunnel that accepts its unchanged document but no edited document. Each attempt makes every
+/// connector reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
 /// The hostnames whose pieces are sent together to a target.

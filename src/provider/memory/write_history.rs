@@ -1,6 +1,6 @@
 //! Remembers refused, reverted and recent writes. A write that Cloudflare refused is not sent in every loop. A write
-//! that is reverted each time is not repeated in every loop, because each written configuration makes every replica of
-//! `cloudflared` reload.
+//! that is reverted each time is not repeated in every loop, because each written configuration makes every connector
+//! of the tunnel reload.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

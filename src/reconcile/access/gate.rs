@@ -2,7 +2,7 @@
 
 use crate::ingress::WantedRule;
 use crate::ingress::access::AccessCheck;
-use crate::labels::labels;
+use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
@@ -64,7 +64,7 @@ impl ApplicationWrite {
 }
 
 impl ApplicationOperation {
-    labels! {
+    label_values! {
         Self::Create(_) => "application_created",
         Self::Replace(..) => "application_updated",
         Self::Delete(_) => "application_deleted",
@@ -295,7 +295,7 @@ impl Gate<'_> {
             // With the namespace guard, an endpoint of another namespace cannot block an opening.
             let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
-            // A preview shows the state after all closings, so only an endpoint with a mistake counts.
+            // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
         };
         let closings = self.requests.closing.iter().filter(counts);

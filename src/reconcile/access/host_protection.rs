@@ -40,7 +40,7 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
-    /// Our applications that ask every visitor of the path for a login, the most specific first.
+    /// As [`Protections::own_covering`], for this hostname.
     pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
         self.protections().own_covering(self.hostname.as_str(), path)
     }

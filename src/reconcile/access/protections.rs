@@ -157,8 +157,8 @@ impl<'a> Protections<'a> {
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
-    /// Our applications that ask every visitor of the path for a login, the most specific application first. The list
-    /// ends before an application that lets visitors past, and before an application of another owner.
+    /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
+    /// The list ends before an application that lets visitors past, and before an application of another owner.
     pub(super) fn own_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let mut over = self.partly_covering(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {

@@ -11,7 +11,7 @@ use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{OwnedHostPath, Place};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The requests of all endpoints about Access.
+/// What all endpoints of a request ask of Access.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AccessRequests {
     /// The hostnames and paths to be opened.
@@ -60,7 +60,7 @@ struct NameUnder<'a> {
     asking: Option<&'a OwnedHostPath>,
     /// The path of the place.
     path: Option<&'a str>,
-    /// True if the requests open the place itself.
+    /// True if an endpoint opens the place itself.
     opens_place: bool,
     requests: &'a AccessRequests,
 }
@@ -100,8 +100,8 @@ impl NameUnder<'_> {
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
-    /// True if the requests open the path in the tunnel. Another endpoint than the asking one may be refused, so its
-    /// request counts only for a rule that is ours already.
+    /// True if an endpoint opens the path in the tunnel. An endpoint other than the asking one may be refused, so it
+    /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let place = OwnedHostPath::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();

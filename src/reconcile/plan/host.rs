@@ -64,7 +64,7 @@ struct HostRule<'a> {
     ownership: Ownership,
 }
 
-/// The owner of a rule.
+/// The relation of a rule to us.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     /// A stamp of ours names the rule.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::ingress::RuleEdit;
-use crate::labels::labels;
+use crate::label_values::label_values;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
@@ -140,7 +140,7 @@ pub enum RecordOperation {
 }
 
 impl RecordOperation {
-    labels! {
+    label_values! {
         Self::Delete(..) => "record_deleted",
         Self::Patch(_) => "record_updated",
         Self::Post(_) => "record_created",

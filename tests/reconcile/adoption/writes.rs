@@ -216,7 +216,7 @@ fn what_another_owners_stamp_claims_is_not_taken_over_where_ours_has_no_room_for
     let before = cloudflare.clone();
     let wanted = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", &paths[0])])];
     let plan = cloudflare.run_loop(&wanted, usize::MAX);
-    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect();
     assert_eq!((&labels[..], &cloudflare), (&["stamp_full"][..], &before));
 }
 
@@ -232,7 +232,7 @@ fn a_move_takes_over_no_foreign_rule_of_the_tunnel_that_our_own_record_leads_to(
     cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, theirs));
     let before = cloudflare.clone();
     let plan = cloudflare.run_loop(&[through("home", "/w"), through("home", "/x")], usize::MAX);
-    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label_value()).collect();
     assert_eq!((&labels[..], &cloudflare), (&["rule_left_behind"; 2][..], &before));
 }
 

@@ -172,7 +172,7 @@ fn nothing_opens_beside_a_place_that_asks_for_a_login_which_it_cannot_get() {
         let plan = run(&mut cloudflare, &[at(wildcard, "", OPEN), closing.clone()]);
         let of_wildcard = plan.refusals.iter().find(|refusal| *refusal.hostname == *wildcard);
         let reason = &of_wildcard.expect("it is refused").reason;
-        assert_eq!((reason.label(), reason.fails_request()), ("still_protected", false), "{closing:?}");
+        assert_eq!((reason.label_value(), reason.fails_request()), ("still_protected", false), "{closing:?}");
         assert!(reason.to_string().contains(NAME) && cloudflare == before, "{reason}");
     }
 }
@@ -343,7 +343,7 @@ fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_canno
         let plan = run(&mut cloudflare, &opened);
         let of_wide = plan.refusals.iter().find(|one| *one.hostname == *wide("").dns_name).expect("it waits");
         let label = if is_held { "still_protected" } else { "waiting" };
-        assert_eq!((of_wide.reason.label(), locked(&cloudflare)), (label, closed), "{held}");
+        assert_eq!((of_wide.reason.label_value(), locked(&cloudflare)), (label, closed), "{held}");
         assert!(of_wide.to_string().contains(&*narrow.dns_name), "{of_wide}");
         cloudflare.applications_mut().retain(|one| *one.name != *"theirs");
         settle(&mut cloudflare, &opened);

@@ -255,7 +255,7 @@ fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason>
     if reason.fails_request() {
         return Some(reason.clone());
     }
-    Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label() })
+    Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label_value() })
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if

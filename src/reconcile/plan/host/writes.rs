@@ -154,13 +154,13 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
-    let is_past = |target| host.claimed_records().any(|record| points_elsewhere(record, target));
-    match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
+    let is_elsewhere = |target| host.claimed_records().any(|record| points_elsewhere(record, target));
+    match target.filter(|target| is_elsewhere(target) || served_elsewhere(host, target).is_some()) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
         // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
-        Some(_) if !may_stay(host) => Repoint::InUnstamp,
+        Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
         Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
         Some(_) => Repoint::Later,
     }
@@ -243,8 +243,8 @@ fn points_elsewhere(record: &Record, target: &TunnelId) -> bool {
     !record.is_cname() || !record.content.eq_ignore_ascii_case(&target.hostname())
 }
 
-/// False if one of our records points to a tunnel that is not configured.
-fn may_stay(host: &Host<'_>) -> bool {
+/// True if our records point only to configured tunnels.
+fn points_to_configured_tunnels(host: &Host<'_>) -> bool {
     let mut tunnels = host.claimed_records().filter_map(|record| TunnelId::from_hostname(&record.content));
     tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
 }
