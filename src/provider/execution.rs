@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use log::Level;
 
-use self::batches::RecordQuotas;
 use self::halving::Halving;
 use self::ledger::{Ending, Ledger, RunResult};
 use self::work::{Piece, Step, WriteTarget, steps};
@@ -22,7 +21,7 @@ use crate::cloudflare::{Error, ErrorResponse};
 use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId};
+use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::resolution::Resolved;
 use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
@@ -52,7 +51,8 @@ struct Execution<'a> {
     undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
-    quotas: RecordQuotas,
+    /// The zones whose quota of records is used up, with Cloudflare's answer.
+    full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
 }
 
 /// The result of a write.
@@ -97,7 +97,7 @@ pub(super) fn run<'a>(
         touched: BTreeSet::new(),
         undecided: BTreeSet::new(),
         search_writes: 0,
-        quotas: RecordQuotas::of(snapshot),
+        full_zones: BTreeMap::new(),
     };
     let outcome = execution
         .run_stages(&others)
@@ -275,7 +275,7 @@ impl<'a> Execution<'a> {
             WriteTarget::Tunnel(tunnel) => return self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => zone,
         };
-        if let Some(answer) = self.quotas.full(zone).cloned()
+        if let Some(answer) = self.full_zones.get(zone).cloned()
             && pieces.iter().all(Piece::grows)
         {
             self.note_rejected(step, pieces, &answer);
@@ -339,18 +339,23 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
-        let quota = match step.target {
-            WriteTarget::Zone(zone) if answer.is_record_quota() => {
-                text.push_str(ZONE_IS_FULL);
-                Some((zone.clone(), self.quotas.note_full(zone, answer)))
-            }
+        let full = match step.target {
+            WriteTarget::Zone(zone) if answer.is_record_quota() => Some(zone),
             _ => None,
         };
+        if let Some(zone) = full {
+            text.push_str(ZONE_IS_FULL);
+            self.full_zones.insert(zone, answer.clone());
+        }
         let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            self.memory.write_history.note_rejected(piece.fingerprint(), reason.clone(), quota.clone(), now);
+            match full {
+                // The zone may have room in the next loop.
+                Some(_) => history.note_failure(piece.fingerprint(), now),
+                None => history.note_rejected(piece.fingerprint(), reason.clone(), now),
+            }
         }
     }
 

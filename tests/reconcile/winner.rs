@@ -291,7 +291,10 @@ fn of_many_losers_some_are_named_and_the_others_counted() {
         (0..20).map(|n| object(&format!("ingress/n/{n}"), "", &format!("http://web:{}", 80 + n))).collect();
     let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).left_out;
     assert_eq!(notes.len(), limits::NAMES_SHOWN_MAX + 1);
-    assert!(notes[limits::NAMES_SHOWN_MAX].text.contains("further objects that ask for path \"\": 11"), "{notes:#?}");
+    assert!(
+        notes[limits::NAMES_SHOWN_MAX].text.contains("further objects that ask for path \"\": 11"),
+        "{notes:#?}"
+    );
 }
 
 fn any_object() -> impl Strategy<Value = Endpoint> {
