@@ -8,6 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{NamespaceCode, Stamp};
+use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, options, tunnel_id};
 use test_support::harness::endpoint_of;
 
@@ -519,4 +520,71 @@ fn a_hostname_without_a_service_of_a_namespace_has_none_until_its_comment_names_
         "{:?}",
         notes(&cloudflare)
     );
+}
+
+/// What happens before a loop, while the object of `shop` asks for the hostname in some form.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The object asks for another service, tunnel or path, or has a mistake.
+    Asks(&'static [(&'static str, &'static str)]),
+    /// The hostname's rules are deleted by hand.
+    RulesGo,
+    /// The tunnel `office` is deleted.
+    OfficeGoes,
+    /// Another writer adds a rule for the hostname.
+    ForeignRule,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => prop::sample::select(vec![
+            &[][..],
+            &[("tunnel", "office")],
+            &[("tunnel-path", "^/a$")],
+            &[("origin-connect-timeout", "soon")],
+            &[("tunnel-service", "http://web.other.svc:80")],
+            &[("tunnel-service", "none")],
+        ])
+        .prop_map(Event::Asks),
+        2 => Just(Event::RulesGo),
+        1 => Just(Event::OfficeGoes),
+        1 => Just(Event::ForeignRule),
+    ]
+}
+
+proptest! {
+    /// Loops end early. Only the comment of the hostname's record is left alone, because it says which namespace has the
+    /// hostname.
+    #[test]
+    fn a_namespace_keeps_its_hostname_as_long_as_it_asks_for_it(
+        events in prop::collection::vec((any_event(), prop::sample::select(vec![1_usize, 2, usize::MAX])), 1..9)
+    ) {
+        let by = |namespace: &str, said: &[(&str, &str)]| {
+            let service = format!("http://web.{namespace}.svc:80");
+            let properties = [&[("tunnel-service", &*service)], said].concat();
+            endpoint_of(&format!("ingress/{namespace}/web"), NAME, &properties)
+        };
+        let mut cloudflare = guarded();
+        let mut shop = by("shop", &[]);
+        run(&mut cloudflare, std::slice::from_ref(&shop));
+        for (event, writes_max) in events {
+            match event {
+                Event::Asks(said) => shop = by("shop", said),
+                Event::RulesGo => [HOME, OFFICE].into_iter().for_each(|tunnel| {
+                    if cloudflare.documents.contains_key(&tunnel_id(tunnel)) {
+                        cloudflare.edit_rules(tunnel, |rules| rules.retain(|rule| !rule.contains(NAME)));
+                    }
+                }),
+                Event::OfficeGoes => _ = cloudflare.documents.remove(&tunnel_id(OFFICE)),
+                Event::ForeignRule => cloudflare.edit_rules(HOME, |rules| {
+                    rules.insert(0, format!(r#"{{"hostname":"{NAME}","path":"^/theirs$","service":"http://theirs:80"}}"#));
+                }),
+            }
+            cloudflare.run_loop(&[shop.clone(), by("evil", &[]), by("evil", &[("tunnel-path", "^/e$")])], writes_max);
+            for document in cloudflare.documents.values() {
+                let mut rules = document.rules().iter();
+                prop_assert!(!rules.any(|rule| rule.service().contains(".evil.")), "{:?}", cloudflare);
+            }
+        }
+    }
 }
