@@ -209,7 +209,7 @@ fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
     };
     stage.run(&[wild("staff")]);
     assert_eq!(stage.policies(), [["staff"]]);
-    let refused = Fault::error(400, 81045, "record quota exceeded");
+    let refused = Fault::error(400, 9000, "DNS name is invalid");
     stage.cloudflare().fault_every(Matcher::batch().with_body("new.example.com"), refused);
     let new = endpoint("new.example.com", &[("tunnel-service", "http://new:80"), ("access-policy", "none")]);
     stage.run(&[wild("none"), new]);

@@ -161,10 +161,10 @@ fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debuggi
     for _ in 0..2 {
         run(&program, &[plain(1), plain(2), opted_out.clone()]);
     }
-    assert_eq!(counted("2 endpoints"), 1);
+    assert_eq!(counted("not published: 2 ("), 1);
     run(&program, &[plain(1), opted_out]);
-    assert_eq!((counted("1 endpoint"), counted("LOG_LEVEL=debug")), (1, 2));
-    let names = |line: &str| counted(&format!("not published ({line}); LOG_LEVEL=debug names all"));
+    assert_eq!((counted("not published: 1 ("), counted("LOG_LEVEL=debug")), (1, 2));
+    let names = |line: &str| counted(&format!(" ({line}); LOG_LEVEL=debug names all"));
     assert_eq!(
         (names(r#""plain1.example.com", "plain2.example.com""#), names(r#""plain1.example.com""#)),
         (1, 1)
