@@ -82,7 +82,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &
         if request.withdrawn.is_empty() {
             candidates.push(TurnCandidate::Wanted(name, request));
         } else {
-            deletions.extend(plan_host(&mut plan, &name, &request, context));
+            deletions.extend(plan_host(&mut plan, &name, request, context));
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
@@ -123,7 +123,7 @@ impl Plan {
             self.end = Some(position);
             let host = match candidate {
                 TurnCandidate::Planned(host) => Some(*host),
-                TurnCandidate::Wanted(name, request) => plan_host(self, &name, &request, context),
+                TurnCandidate::Wanted(name, request) => plan_host(self, &name, request, context),
             };
             let Some(host) = host else { continue };
             let paused = fingerprints::paused(&host, context.snapshot, &context.inputs.paused);

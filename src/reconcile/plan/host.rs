@@ -16,7 +16,7 @@ use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::{PlanInputs, Unfinished};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -95,7 +95,7 @@ impl<'a> Host<'a> {
         context: HostContext<'a>,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
-        request: &'a HostRequest<Gated>,
+        registry_names: &'a [Box<str>],
     ) -> Self {
         let snapshot = context.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
             foreign_records,
             stamp,
             rules: rules_of(&hostname, snapshot),
-            registry_names: &request.registry_names,
+            registry_names,
             hostname,
         }
     }
@@ -124,14 +124,14 @@ impl<'a> Host<'a> {
     /// The evidence of an old answer that concerns the hostname. An old answer concerns the hostname if it is about a
     /// zone around the hostname, or about a tunnel that visitors reach, that an endpoint asks for, or that has or may
     /// have a rule of the hostname. No decision is made by such an answer.
-    fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
+    fn old_answer(&self, wanted: &[Wanted<Gated>]) -> Option<&'a str> {
         let snapshot = self.snapshot();
         if snapshot.old_answers.is_empty() {
             return None;
         }
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
         let visited = snapshot.visited_tunnel(self.name());
-        let wanted = request.wanted.iter().filter_map(|one| one.publication.as_ref().ok());
+        let wanted = wanted.iter().filter_map(|one| one.publication.as_ref().ok());
         let requests = wanted.map(|gated| &gated.publication().tunnel);
         let rules = self.rules.iter().map(|rule| rule.tunnel);
         let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);

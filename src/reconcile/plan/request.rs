@@ -26,13 +26,15 @@ pub(super) struct Requests {
 #[derive(Debug)]
 pub(super) struct HostRequest<P> {
     pub(super) wanted: Vec<Wanted<P>>,
-    /// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
-    pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
+    pub(super) withdrawn: Withdrawn,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) registry_names: Vec<Box<str>>,
     /// The namespace that may have the hostname, if the namespace guard is on; `None` until the request is judged.
     pub(super) entitled: Option<NamespaceCode>,
 }
+
+/// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
+pub(super) type Withdrawn = BTreeMap<Box<str>, Option<Box<str>>>;
 
 /// A wanted endpoint.
 #[derive(Debug)]

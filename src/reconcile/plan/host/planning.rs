@@ -10,7 +10,7 @@ use crate::reconcile::Note;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::planned::Plan;
-use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan::request::{HostRequest, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
@@ -18,31 +18,31 @@ use crate::reconcile::refusal::Refusal;
 pub(in crate::reconcile::plan) fn plan_host(
     plan: &mut Plan,
     name: &str,
-    request: &HostRequest<Gated>,
+    mut request: HostRequest<Gated>,
     context: HostContext<'_>,
 ) -> Option<HostPlan> {
-    let snapshot = context.snapshot;
-    let refused = |reason| Refusal::whole(name.into(), request.resource(), reason);
+    let (snapshot, asking) = (context.snapshot, request.resource());
+    let refused = |reason| Refusal::whole(name.into(), asking.clone(), reason);
     if !snapshot.operator().filter.matches(name) {
         plan.refusals.push(refused(Reason::OutsideFilter));
         return None;
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
-        plan.refusals.extend(mistakes(name, request));
+        plan.refusals.extend(mistakes(name, &request));
         return None;
     };
     let Some(zone) = snapshot.zone_of(name) else {
         plan.refusals.push(refused(Reason::NoZone));
         return None;
     };
-    let host = Host::of(context, zone, hostname, request);
-    if let Some(problem) = host.old_answer(request) {
+    let host = Host::of(context, zone, hostname, &request.registry_names);
+    if let Some(problem) = host.old_answer(&request.wanted) {
         plan.refusals.push(refused(Reason::Waiting(problem.into())));
         return None;
     }
-    let decision = decide(host, request);
-    let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let decision = decide(host, &mut request.wanted, &request.withdrawn);
+    let resource = asking.or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
     let Decision { host, refusals, application_writes, mut opened, .. } = decision;
     plan.refusals.extend(refusals);
@@ -60,7 +60,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     plan.opened.extend(opened);
     plan.notes.extend(names_taken(&host, &host_plan));
     plan.notes.extend(requests_lost(&host, &host_plan));
-    plan.notes.extend(rules_left(&host, request));
+    plan.notes.extend(rules_left(&host, &request.withdrawn));
     Some(host_plan).filter(|host_plan| !host_plan.is_empty())
 }
 
@@ -94,10 +94,10 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
 }
 
 /// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
-fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest<Gated>) -> impl Iterator<Item = Note> + 'h {
+fn rules_left<'h>(host: &'h Host<'_>, withdrawn: &'h Withdrawn) -> impl Iterator<Item = Note> + 'h {
     host.rules.iter().filter_map(move |rule| {
         let path = rule.path().unwrap_or_default();
-        let resource = request.withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
+        let resource = withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
         let text = format!(
             "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
              ADOPT=all while ExternalDNS asks for the hostname",
