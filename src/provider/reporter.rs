@@ -97,7 +97,9 @@ impl Reporter {
 
     /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
-        let opened = plan.opened_without(&result.given_up).filter(|_| !self.is_dry_run).map(|one| &one.note);
+        let written = plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname));
+        let opened = plan.opened.iter().map(|(_, note)| note).chain(written.flat_map(|host| &host.opened));
+        let opened = opened.filter(|_| !self.is_dry_run);
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);

@@ -20,7 +20,7 @@ pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, w
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use host_plan::{Adoption, DeletedRecord, HostPlan, PlannedEdit, RecordOperation, Stage};
-pub use planned::{OpeningNote, Plan, TurnPosition};
+pub use planned::{Plan, TurnPosition};
 pub use request::{needed_by_plan, other_owner, tunnels_in_the_way};
 
 use crate::model::endpoint::Changes;
@@ -111,12 +111,9 @@ impl Plan {
         hostnames_max: usize,
         context: HostContext<'_>,
     ) {
-        let (mut unwritten, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
+        let mut paused_hosts = BTreeSet::new();
         for (position, candidate) in candidates {
             if self.hosts.len() >= hostnames_max {
-                if matches!(candidate, TurnCandidate::Planned(_)) {
-                    unwritten.insert(position.hostname.clone());
-                }
                 self.postponed.insert(position.hostname);
                 continue;
             }
@@ -137,8 +134,6 @@ impl Plan {
         // A move whose writes are paused makes no progress, so it fails no request.
         let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
         self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
-        unwritten.append(&mut paused_hosts);
-        self.drop_notes_of(&unwritten);
         if self.postponed.is_empty() {
             self.end = None;
         }

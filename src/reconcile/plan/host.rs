@@ -274,11 +274,6 @@ impl<'a> Host<'a> {
         self.is_older_than(self.operator().move_grace + MOVE_PATIENCE)
     }
 
-    fn note(&self, text: String) -> Note {
-        let resource = self.stamp.as_ref().and_then(|stamp| stamp.resource.clone());
-        Note { hostname: self.name().into(), resource, text }
-    }
-
     /// The note on an endpoint that opens a protected place.
     fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(

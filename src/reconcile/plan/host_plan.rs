@@ -79,6 +79,8 @@ pub struct HostPlan {
     pub dangling: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
+    /// Notes on endpoints whose visitors need no login once the rules are written.
+    pub opened: Vec<Note>,
 }
 
 /// The writes of a hostname among `hosts`, which are sorted.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::host_plan::{HostPlan, RecordOperation};
+use super::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use super::planned::Plan;
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
@@ -19,6 +19,8 @@ pub(super) fn of(
     let mut notes = uncovered_names(plan, snapshot);
     notes.extend(reordered(plan, snapshot, marked_rules));
     notes.extend(hints(&plan.hosts, snapshot.operator()));
+    notes.extend(plan.hosts.iter().filter_map(|host| names_taken(host, snapshot)));
+    notes.extend(plan.hosts.iter().flat_map(|host| requests_lost(host, marked_rules)));
     notes
 }
 
@@ -94,4 +96,38 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         is_first.then(|| host.note(text))
     })
     .collect()
+}
+
+/// A note if a new name, two or more labels below a wildcard, takes other names from the wildcard (RFC 4592).
+fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
+    let name = &*host.hostname;
+    let is_new = |operation| matches!(operation, &RecordOperation::Post(_));
+    let wildcard =
+        snapshot.zone_of(name)?.wildcard_over(name).first().filter(|_| host.operations().any(is_new))?;
+    let (_, above) = wildcard.name.split_once('.')?;
+    let below = name.strip_suffix(above)?.strip_suffix('.')?;
+    let (_, between) = below.split_once('.')?;
+    let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
+    let taken = format!("{taken}.{above}");
+    Some(host.note(format!(
+        "the new record takes {taken:?} and all names below it from the wildcard record {:?}, which no longer answers for them (RFC \
+         4592): publish the names that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
+        wildcard.name
+    )))
+}
+
+/// Notes on our rules that a put of the hostname moves behind a foreign rule that receives some of their requests.
+fn requests_lost(host: &HostPlan, marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>) -> Vec<Note> {
+    let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
+    let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = host.edits.iter().partition(is_put);
+    let goes = |rule: &Rule| removals.iter().any(|one| rule.is_for(one.edit.hostname(), one.edit.path()));
+    let owned = puts.iter().filter_map(|one| Some((marked_rules.get(&one.tunnel)?, &one.edit)));
+    let lost = owned.flat_map(|(marked_rules, edit)| marked_rules.losing(edit.hostname(), edit.path()));
+    let text = |own: &Rule, foreign: &Rule| {
+        let (own, foreign) = (own.described(), foreign.described());
+        format!(
+            "the rule for {own} moves behind the foreign rule for {foreign}, which now gets some of its requests"
+        )
+    };
+    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| host.note(text(own, foreign))).collect()
 }

@@ -24,8 +24,8 @@ pub struct Plan {
     /// The requests that are not carried out, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Notes on hostnames whose visitors need no login after this request.
-    pub opened: Vec<OpeningNote>,
+    /// Notes on hostnames whose visitors need no login once the application of the place is deleted.
+    pub opened: Vec<(Place, Note)>,
     /// The work on Access applications, independent of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
     /// The rules that are ours before anything is written.
@@ -34,14 +34,6 @@ pub struct Plan {
     pub postponed: BTreeSet<Box<str>>,
     /// The last hostname of this turn; `None` if no hostname is postponed.
     pub end: Option<TurnPosition>,
-}
-
-/// A note on a hostname, or a path of it, whose visitors need no login any more.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpeningNote {
-    pub note: Note,
-    /// The place of the application whose deletion opens it; `None` if the hostname's own writes do.
-    pub by: Option<Place>,
 }
 
 /// The last hostname of a turn. Withdrawn hostnames are sorted after all others.
@@ -76,19 +68,11 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
-    /// The notes on hostnames that open although nothing is written of the hostnames in `unwritten`.
-    pub fn opened_without<'p>(
-        &'p self,
-        unwritten: &'p BTreeSet<Box<str>>,
-    ) -> impl Iterator<Item = &'p OpeningNote> {
-        self.opened.iter().filter(|opened| opened.by.is_some() || !unwritten.contains(&opened.note.hostname))
-    }
-
     /// Reports that the applications of these places were not written, with the reasons. A refusal at the place, or a
     /// refusal that waits for the application, gets the reason. If there is none, a new refusal is added.
     pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
         for (place, reason) in failed {
-            self.opened.retain(|opened| opened.by.as_ref() != Some(&place));
+            self.opened.retain(|(by, _)| *by != place);
             let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::WaitsForApplication(first) if *first == place);
             let path = place.path().unwrap_or_default();
             let is_at = |refusal: &Refusal| {
@@ -112,7 +96,6 @@ impl Plan {
         snapshot: &Snapshot,
     ) -> Vec<HostPlan> {
         let refused = mass_deletion::refused(&hosts, snapshot);
-        self.drop_notes_of(&refused);
         let (refused, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
             hosts.into_iter().partition(|host| refused.contains(&host.hostname));
         let refusals = refused.into_iter();
@@ -120,11 +103,5 @@ impl Plan {
             refusals.map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion));
         self.refusals.extend(refusals);
         hosts
-    }
-
-    /// Removes the notes on hostnames that are not written.
-    pub(super) fn drop_notes_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
-        self.notes.retain(|note| !hostnames.contains(&note.hostname));
-        self.opened = self.opened_without(hostnames).cloned().collect();
     }
 }

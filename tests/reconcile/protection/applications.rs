@@ -32,7 +32,7 @@ fn the_application_comes_before_its_rule_and_the_word_that_opens_takes_it_after_
     assert_eq!(locked(&cloudflare), [""; 0]);
     assert_eq!(first.opened, [], "its application asks for a login");
     let second = run(&mut cloudflare, &opened);
-    assert!(second.opened[0].note.to_string().contains("none opens the hostname"), "{:?}", second.opened);
+    assert!(second.opened[0].1.to_string().contains("none opens the hostname"), "{:?}", second.opened);
     assert_eq!((labels(&second), names(&cloudflare)), (vec![], vec![]));
     settle(&mut cloudflare, &opened);
     assert!(!cloudflare.records[0].comment.contains('!'), "{:?}", cloudflare.records);

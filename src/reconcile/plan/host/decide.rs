@@ -10,9 +10,10 @@ use super::Host;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
+use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::OpeningNote;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -29,8 +30,10 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
     pub(super) application_writes: Vec<ApplicationWrite>,
-    /// Notes on endpoints whose visitors need no login after the request.
-    pub(super) opened: Vec<OpeningNote>,
+    /// Notes on endpoints whose visitors need no login once the rules are written.
+    pub(super) opened: Vec<Note>,
+    /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
+    pub(super) opened_by_deletion: Vec<(Place, Note)>,
 }
 
 impl Wanted<Gated> {
@@ -76,6 +79,7 @@ pub(super) fn decide<'a, 'w>(
         refusals: refused.chain(ambiguous).collect(),
         application_writes,
         opened: Vec::new(),
+        opened_by_deletion: Vec::new(),
         host,
         withdrawn,
     };
@@ -96,10 +100,13 @@ impl Decision<'_, '_> {
             OpeningEnd::Later { application } => {
                 self.refusals.push(one.refusal(&self.host, Reason::WaitsForAccessCheck(application.clone())));
             }
-            OpeningEnd::Open => self.opened.push(OpeningNote {
-                note: self.host.opening_note(&one.set_identifier, one.resource.as_deref()),
-                by: deletion.as_ref().map(|write| write.place.clone()),
-            }),
+            OpeningEnd::Open => {
+                let note = self.host.opening_note(&one.set_identifier, one.resource.as_deref());
+                match deletion {
+                    Some(write) => self.opened_by_deletion.push((write.place.clone(), note)),
+                    None => self.opened.push(note),
+                }
+            }
         }
     }
 }

@@ -131,6 +131,7 @@ pub(super) fn host_plan(
         dangling,
         comments,
         resource,
+        opened: decision.opened.clone(),
     };
     Ok((plan, refusals))
 }
