@@ -24,10 +24,9 @@ pub use planned::{Plan, TurnPosition};
 pub use request::{needed_by_plan, other_owner, tunnels_in_the_way};
 
 use crate::model::endpoint::Changes;
-use crate::reconcile::access::gate::Gated;
+use crate::reconcile::access::gate::Gate;
 use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::planning::plan_host;
-use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
@@ -45,7 +44,7 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Wanted(Box<str>, HostRequest<Gated>),
+    Wanted(Box<str>, HostRequest),
     Planned(Box<HostPlan>),
 }
 
@@ -72,13 +71,13 @@ fn in_turn(candidates: Vec<TurnCandidate>, turn: &Turn<'_>) -> Vec<(TurnPosition
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &Turn<'_>) -> Plan {
-    let judge = Judge { snapshot, inputs };
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
-    let context = HostContext { snapshot, inputs, marked_rules: &marked_rules };
+    let gate = Gate { snapshot, inputs, requests: &judge::access_requests(&by_hostname, snapshot) };
+    let context = HostContext { gate, marked_rules: &marked_rules };
     let mut plan = Plan { notes, own: snapshot.own_digests(), ..Plan::default() };
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
-    for (name, request) in judge.judged(by_hostname) {
+    for (name, request) in by_hostname {
         if request.withdrawn.is_empty() {
             candidates.push(TurnCandidate::Wanted(name, request));
         } else {
@@ -123,7 +122,7 @@ impl Plan {
                 TurnCandidate::Wanted(name, request) => plan_host(self, &name, request, context),
             };
             let Some(host) = host else { continue };
-            let paused = fingerprints::paused(&host, context.snapshot, &context.inputs.paused);
+            let paused = fingerprints::paused(&host, context.gate.snapshot, &context.gate.inputs.paused);
             if paused.is_empty() {
                 self.hosts.push(host);
                 continue;

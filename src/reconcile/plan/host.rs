@@ -14,10 +14,10 @@ use crate::collections::inserted;
 use crate::ingress::{MarkedRules, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::gate::Gated;
+use crate::reconcile::access::gate::{Gate, Gated};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
-use crate::reconcile::plan_inputs::{PlanInputs, Unfinished};
+use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
@@ -30,8 +30,7 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 /// The context in which every hostname of a request is planned.
 #[derive(Clone, Copy)]
 pub(super) struct HostContext<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) inputs: &'a PlanInputs,
+    pub(super) gate: Gate<'a>,
     /// All rules, each marked as ours or not.
     pub(super) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
@@ -97,7 +96,7 @@ impl<'a> Host<'a> {
         hostname: Hostname,
         registry_names: &'a [Box<str>],
     ) -> Self {
-        let snapshot = context.snapshot;
+        let snapshot = context.gate.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
@@ -142,7 +141,7 @@ impl<'a> Host<'a> {
     }
 
     fn snapshot(&self) -> &'a Snapshot {
-        self.context.snapshot
+        self.context.gate.snapshot
     }
 
     fn operator(&self) -> &'a OperatorSettings {
@@ -180,12 +179,12 @@ impl<'a> Host<'a> {
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
     fn is_dry_run(&self) -> bool {
-        self.context.inputs.is_dry_run
+        self.context.gate.inputs.is_dry_run
     }
 
     /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
-        self.context.inputs.deletion_by_tunnel.get(tunnel)
+        self.context.gate.inputs.deletion_by_tunnel.get(tunnel)
     }
 
     /// Our rules, and rules that become ours with the stamp.
@@ -266,7 +265,7 @@ impl<'a> Host<'a> {
     }
 
     fn unfinished(&self) -> Option<&'a Unfinished> {
-        self.context.inputs.unfinished.get(self.name())
+        self.context.gate.inputs.unfinished.get(self.name())
     }
 
     /// True if no record was modified for `MOVE_GRACE` plus `MOVE_PATIENCE`: a move without a write fails no request.

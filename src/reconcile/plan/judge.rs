@@ -3,6 +3,7 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
+use std::mem;
 
 use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
@@ -20,121 +21,101 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
-/// The requests by hostname, as they were read.
-type Read = BTreeMap<Box<str>, HostRequest<Publication>>;
-
-/// The inputs of a judgement.
-#[derive(Clone, Copy)]
-pub(super) struct Judge<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) inputs: &'a PlanInputs,
+/// The wanted endpoints of a hostname, with a reason in place of each refused publication.
+pub(super) fn judged(name: &str, request: &mut HostRequest, gate: Gate<'_>) -> Vec<Wanted<Gated>> {
+    let (snapshot, entitled) = (gate.snapshot, entitled(name, request, gate.snapshot));
+    let judge = |publication, resource: Option<&str>| {
+        check_entitled(entitled.as_ref(), resource, snapshot)?;
+        let gated = gate.pass(publication, resource)?;
+        check_not_refused(gated.publication(), gate.inputs)?;
+        // An old answer may hide a rule that relies on the application that the opening deletes.
+        if let (AccessStep::Opening { .. }, Some(problem)) =
+            (gated.access_step(), snapshot.old_answers.values().next())
+        {
+            return Err(Reason::Waiting(problem.to_string()));
+        }
+        Ok(gated)
+    };
+    let wanted = mem::take(&mut request.wanted).into_iter();
+    let judged = wanted.map(|Wanted { set_identifier, resource, publication }| {
+        let publication = publication.and_then(|publication| judge(publication, resource.as_deref()));
+        Wanted { set_identifier, resource, publication }
+    });
+    judged.collect()
 }
 
-impl Judge<'_> {
-    /// The requests by hostname, with a reason in place of each refused publication.
-    pub(super) fn judged(self, mut requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
-        for (name, request) in &mut requests {
-            request.entitled = self.entitled(name, request);
-        }
-        let access_requests = self.access_requests(&requests);
-        let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, requests: &access_requests };
-        let judged = requests.into_iter().map(|(name, request)| {
-            let HostRequest { wanted, withdrawn, registry_names, entitled } = request;
-            let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
-            (name, HostRequest { wanted, withdrawn, registry_names, entitled })
-        });
-        judged.collect()
-    }
+/// The namespace that may have the hostname, if the namespace guard is on.
+fn entitled(name: &str, request: &HostRequest, snapshot: &Snapshot) -> Option<NamespaceCode> {
+    let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
+    let asking = allowed.filter_map(|one| one.resource.as_deref());
+    namespace::entitled(name, &request.registry_names, asking, snapshot)
+}
 
-    /// The namespace that may have the hostname, if the namespace guard is on.
-    fn entitled(self, name: &str, request: &HostRequest<Publication>) -> Option<NamespaceCode> {
-        let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
-        let asking = allowed.filter_map(|one| one.resource.as_deref());
-        namespace::entitled(name, &request.registry_names, asking, self.snapshot)
-    }
-
-    fn judge(
-        self,
-        entitled: Option<&NamespaceCode>,
-        wanted: Wanted<Publication>,
-        gate: Gate<'_>,
-    ) -> Wanted<Gated> {
-        let Wanted { set_identifier, resource, publication } = wanted;
-        let publication = publication.and_then(|publication| {
-            self.check_entitled(entitled, resource.as_deref())?;
-            let gated = gate.pass(publication, resource.as_deref())?;
-            self.check_not_refused(gated.publication())?;
-            // An old answer may hide a rule that relies on the application that the opening deletes.
-            if let (AccessStep::Opening { .. }, Some(problem)) =
-                (gated.access_step(), self.snapshot.old_answers.values().next())
-            {
-                return Err(Reason::Waiting(problem.to_string()));
+/// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
+/// to have the hostname, a refused endpoint still closes its place.
+pub(super) fn access_requests(
+    requests: &BTreeMap<Box<str>, HostRequest>,
+    snapshot: &Snapshot,
+) -> AccessRequests {
+    let mut access_requests = AccessRequests::default();
+    for (name, request) in requests {
+        let entitled = entitled(name, request, snapshot);
+        let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
+        access_requests.withdrawn.extend(withdrawn.map(|path| OwnedHostPath::of(name, path)));
+        let hostname =
+            LazyCell::new(|| Hostname::parse(name).ok().filter(|_| may_be_published(name, snapshot)));
+        for wanted in &request.wanted {
+            let may_have = check_entitled(entitled.as_ref(), wanted.resource.as_deref(), snapshot).is_ok();
+            if entitled.is_some() && !may_have {
+                continue;
             }
-            Ok(gated)
-        });
-        Wanted { set_identifier, resource, publication }
-    }
-
-    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
-    /// to have the hostname, a refused endpoint still closes its place.
-    fn access_requests(self, requests: &Read) -> AccessRequests {
-        let mut access_requests = AccessRequests::default();
-        for (name, request) in requests {
-            let entitled = request.entitled.as_ref();
-            let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-            access_requests.withdrawn.extend(withdrawn.map(|path| OwnedHostPath::of(name, path)));
-            let hostname =
-                LazyCell::new(|| Hostname::parse(name).ok().filter(|_| self.may_be_published(name)));
-            for wanted in &request.wanted {
-                let may_have = self.check_entitled(entitled, wanted.resource.as_deref()).is_ok();
-                if entitled.is_some() && !may_have {
+            let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
+                Ok(WantedAccess::Open) => {
+                    if may_have {
+                        let place = OwnedHostPath::of(name, path_of(&wanted.set_identifier));
+                        access_requests.open.insert(place);
+                    }
                     continue;
                 }
-                let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
-                    Ok(WantedAccess::Open) => {
-                        if may_have {
-                            let place = OwnedHostPath::of(name, path_of(&wanted.set_identifier));
-                            access_requests.open.insert(place);
-                        }
-                        continue;
-                    }
-                    Ok(WantedAccess::Unspecified) if self.snapshot.access.applications().is_empty() => {
-                        continue;
-                    }
-                    Ok(WantedAccess::Unspecified) => ClosedBy::Unspecified,
-                    Ok(WantedAccess::Protected(_)) => ClosedBy::Policies,
-                    Err(_) => ClosedBy::Mistake,
-                };
-                access_requests.closing.extend((*hostname).clone().map(|hostname| {
-                    let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
-                    Closing { hostname, set_identifier, resource, by }
-                }));
-            }
+                Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => {
+                    continue;
+                }
+                Ok(WantedAccess::Unspecified) => ClosedBy::Unspecified,
+                Ok(WantedAccess::Protected(_)) => ClosedBy::Policies,
+                Err(_) => ClosedBy::Mistake,
+            };
+            access_requests.closing.extend((*hostname).clone().map(|hostname| {
+                let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
+                Closing { hostname, set_identifier, resource, by }
+            }));
         }
-        access_requests
     }
+    access_requests
+}
 
-    /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
-    fn may_be_published(self, name: &str) -> bool {
-        let snapshot = self.snapshot;
-        let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
-        let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
-        let is_free = |zone| snapshot.operator().adopt != Adopt::default() || !is_held(zone);
-        snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
-    }
+/// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
+fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
+    let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
+    let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
+    let is_free = |zone| snapshot.operator().adopt != Adopt::default() || !is_held(zone);
+    snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
+}
 
-    /// Refuses an endpoint whose namespace may not have the hostname.
-    fn check_entitled(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
-        let asking = resource.and_then(namespace::code_of);
-        if !self.snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {
-            return Ok(());
-        }
-        Err(Reason::NamespaceHeld { holder: entitled.cloned(), asking })
+/// Refuses an endpoint whose namespace may not have the hostname.
+fn check_entitled(
+    entitled: Option<&NamespaceCode>,
+    resource: Option<&str>,
+    snapshot: &Snapshot,
+) -> Result<(), Reason> {
+    let asking = resource.and_then(namespace::code_of);
+    if !snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {
+        return Ok(());
     }
+    Err(Reason::NamespaceHeld { holder: entitled.cloned(), asking })
+}
 
-    /// Refuses a publication whose rule Cloudflare refused and would refuse again.
-    fn check_not_refused(self, publication: &Publication) -> Result<(), Reason> {
-        let rule = publication.rule.as_ref().filter(|_| !self.inputs.paused.is_empty());
-        rule.map_or(Ok(()), |rule| self.inputs.check_not_paused(rule_fingerprint(&publication.tunnel, rule)))
-    }
+/// Refuses a publication whose rule Cloudflare refused and would refuse again.
+fn check_not_refused(publication: &Publication, inputs: &PlanInputs) -> Result<(), Reason> {
+    let rule = publication.rule.as_ref().filter(|_| !inputs.paused.is_empty());
+    rule.map_or(Ok(()), |rule| inputs.check_not_paused(rule_fingerprint(&publication.tunnel, rule)))
 }

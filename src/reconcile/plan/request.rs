@@ -11,32 +11,29 @@ use crate::reconcile::canonical::{
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::{NamespaceCode, Stamp};
+use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest<Publication>>,
+    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
     pub(super) notes: Vec<Note>,
 }
 
-/// The request for one hostname, whose endpoints ask for a `P`: a publication as it was read, or one that passed the
-/// gate of Access.
-#[derive(Debug)]
-pub(super) struct HostRequest<P> {
-    pub(super) wanted: Vec<Wanted<P>>,
+/// The request for one hostname.
+#[derive(Debug, Default)]
+pub(super) struct HostRequest {
+    pub(super) wanted: Vec<Wanted<Publication>>,
     pub(super) withdrawn: Withdrawn,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) registry_names: Vec<Box<str>>,
-    /// The namespace that may have the hostname, if the namespace guard is on; `None` until the request is judged.
-    pub(super) entitled: Option<NamespaceCode>,
 }
 
 /// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
 pub(super) type Withdrawn = BTreeMap<Box<str>, Option<Box<str>>>;
 
-/// A wanted endpoint.
+/// A wanted endpoint, which asks for a `P`: a publication as it was read, or one that passed the gate of Access.
 #[derive(Debug)]
 pub(super) struct Wanted<P> {
     pub(super) set_identifier: Box<str>,
@@ -56,13 +53,7 @@ impl From<CanonicalEndpoint> for Wanted<Publication> {
     }
 }
 
-impl<P> Default for HostRequest<P> {
-    fn default() -> Self {
-        Self { wanted: Vec::new(), withdrawn: BTreeMap::new(), registry_names: Vec::new(), entitled: None }
-    }
-}
-
-impl<P> HostRequest<P> {
+impl HostRequest {
     /// The object that asks for the hostname; the first if there are several.
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.wanted.iter().filter_map(|wanted| wanted.resource.as_deref()).min().map(Into::into)

@@ -6,8 +6,8 @@ use super::decide::{Decision, decide};
 use super::{Host, HostContext, writes};
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::host_plan::HostPlan;
+use crate::reconcile::plan::judge::judged;
 use crate::reconcile::plan::planned::Plan;
 use crate::reconcile::plan::request::{HostRequest, Withdrawn};
 use crate::reconcile::reason::Reason;
@@ -17,10 +17,10 @@ use crate::reconcile::refusal::Refusal;
 pub(in crate::reconcile::plan) fn plan_host(
     plan: &mut Plan,
     name: &str,
-    mut request: HostRequest<Gated>,
+    mut request: HostRequest,
     context: HostContext<'_>,
 ) -> Option<HostPlan> {
-    let (snapshot, asking) = (context.snapshot, request.resource());
+    let (snapshot, asking) = (context.gate.snapshot, request.resource());
     let refused = |reason| Refusal::whole(name.into(), asking.clone(), reason);
     if !snapshot.operator().filter.matches(name) {
         plan.refusals.push(refused(Reason::OutsideFilter));
@@ -31,16 +31,17 @@ pub(in crate::reconcile::plan) fn plan_host(
         plan.refusals.extend(mistakes(name, &request));
         return None;
     };
+    let mut wanted = judged(name, &mut request, context.gate);
     let Some(zone) = snapshot.zone_of(name) else {
         plan.refusals.push(refused(Reason::NoZone));
         return None;
     };
     let host = Host::of(context, zone, hostname, &request.registry_names);
-    if let Some(problem) = host.old_answer(&request.wanted) {
+    if let Some(problem) = host.old_answer(&wanted) {
         plan.refusals.push(refused(Reason::Waiting(problem.into())));
         return None;
     }
-    let decision = decide(host, &mut request.wanted, &request.withdrawn);
+    let decision = decide(host, &mut wanted, &request.withdrawn);
     let resource = asking.or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
     let Decision { host, refusals, application_writes, opened_by_deletion, .. } = decision;
@@ -60,7 +61,7 @@ pub(in crate::reconcile::plan) fn plan_host(
 }
 
 /// The refusals of the endpoints without a publication.
-fn mistakes(name: &str, request: &HostRequest<Gated>) -> impl Iterator<Item = Refusal> {
+fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
     request.wanted.iter().filter_map(|wanted| {
         let reason = wanted.publication.as_ref().err()?.clone();
         let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());

@@ -60,7 +60,7 @@ impl<'a, 'w> Move<'a, 'w> {
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
-            (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
+            (Some(target), _) => host.context.gate.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
                     "the webhook creates the hostname's rules in tunnel {target} first; a later loop points the record to \
                      that tunnel, once its connectors serve the rules"
@@ -162,7 +162,7 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
         // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
         Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
+        Some(target) if is_in_place && !host.context.gate.inputs.unready.contains_key(target) => Repoint::InStamp,
         Some(_) => Repoint::Later,
     }
 }
