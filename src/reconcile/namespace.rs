@@ -193,7 +193,7 @@ pub(super) fn entitled<'r>(
 
 /// The namespace that a stamp names.
 pub fn of_stamp(stamp: &Stamp) -> Option<NamespaceCode> {
-    stamp.namespace().or_else(|| code_of(stamp.resource.as_deref()?))
+    stamp.namespace.clone().or_else(|| code_of(stamp.resource.as_deref()?))
 }
 
 /// The code of the namespace in a `resource` label.

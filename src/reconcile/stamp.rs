@@ -20,7 +20,6 @@ const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
 pub(super) const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
-const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// Three characters of a stamp: the digest of one rule, which hashes its tunnel and path, or the code of a hostname.
@@ -152,6 +151,8 @@ pub struct Stamp {
     pub claims: Claims,
     /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname_code: Option<Digest>,
+    /// The namespace that has the hostname. Like an unknown field, it is never omitted.
+    pub namespace: Option<NamespaceCode>,
     other_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
 }
@@ -164,6 +165,7 @@ impl Stamp {
             resource: None,
             claims: Claims::default(),
             hostname_code: None,
+            namespace: None,
             other_fields: Vec::new(),
             remark: None,
         }
@@ -196,6 +198,9 @@ impl Stamp {
                 Some(("h", value)) if Digest::parse(value).is_some() => {
                     stamp.hostname_code = Digest::parse(value)
                 }
+                Some(("ns", value)) if stamp.namespace.is_none() => {
+                    stamp.namespace = Some(NamespaceCode(value.into()))
+                }
                 _ => stamp.other_fields.push(field.into()),
             }
         }
@@ -215,22 +220,19 @@ impl Stamp {
 
     /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already.
     pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
-        let mut stamp = Self { claims, ..self.clone() };
-        namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
-        stamp
+        let namespace = self.namespace.as_ref().or(namespace).cloned();
+        Self { claims, namespace, ..self.clone() }
     }
 
     /// The stamp of a record that is kept although its hostname was withdrawn: it claims nothing, and names neither
     /// object nor namespace.
     pub fn released(&self) -> Self {
-        let mut stamp = Self { claims: Claims::default(), resource: None, ..self.clone() };
-        stamp.other_fields.retain(|field| !field.starts_with(NAMESPACE));
-        stamp
+        Self { claims: Claims::default(), resource: None, namespace: None, ..self.clone() }
     }
 
     /// True for a [`released`](Self::released) stamp.
     pub fn is_released(&self) -> bool {
-        self.claims == Claims::default() && self.resource.is_none() && self.namespace().is_none()
+        self.claims == Claims::default() && self.resource.is_none() && self.namespace.is_none()
     }
 
     /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason
@@ -255,22 +257,8 @@ impl Stamp {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    /// The namespace that has the hostname, by the field `ns=`.
-    pub fn namespace(&self) -> Option<NamespaceCode> {
-        let mut fields = self.other_fields.iter();
-        fields.find_map(|field| field.strip_prefix(NAMESPACE)).map(|code| NamespaceCode(code.into()))
-    }
-
-    /// Claims the hostname for a namespace, unless the stamp names a namespace already. Like every unknown field, the
-    /// claim is never omitted.
-    fn claim_for(&mut self, namespace: &NamespaceCode) {
-        if self.namespace().is_none() {
-            self.other_fields.push(format!("{NAMESPACE}{namespace}").into());
-        }
-    }
-
     fn render_with(&self, resource: Option<&str>, code: Option<Digest>) -> String {
-        let Self { owner, resource: _, claims, hostname_code: _, other_fields, remark } = self;
+        let Self { owner, resource: _, claims, hostname_code: _, namespace, other_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
         if let Some(resource) = resource {
             comment.push_str(" resource=");
@@ -284,6 +272,9 @@ impl Stamp {
         for field in other_fields {
             comment.push(' ');
             comment.push_str(field);
+        }
+        if let Some(namespace) = namespace {
+            comment.push_str(&format!(" ns={namespace}"));
         }
         if let Some(remark) = remark {
             comment.push_str(REMARK_SEPARATOR);
@@ -453,9 +444,9 @@ mod tests {
     #[test]
     fn the_namespace_is_claimed_once_behind_the_other_fields_and_reads_back() {
         let mut stamp = Stamp::parse("external-dns owner=a rules=- later=1").expect("it is ours");
-        assert_eq!(stamp.namespace(), None);
-        stamp.claim_for(&NamespaceCode::of("shop"));
-        stamp.claim_for(&NamespaceCode::of("bank"));
+        assert_eq!(stamp.namespace, None);
+        stamp = stamp.claiming(stamp.claims.clone(), Some(&NamespaceCode::of("shop")));
+        stamp = stamp.claiming(stamp.claims.clone(), Some(&NamespaceCode::of("bank")));
         let comment = stamp.render(100).expect("it fits");
         assert_eq!(comment, "external-dns owner=a rules=- later=1 ns=h6q2");
         assert_eq!(Stamp::parse(&comment), Some(stamp));

@@ -242,7 +242,7 @@ fn a_full_comment_lets_go_of_a_digest_without_a_rule_and_names_its_namespace_whe
         }
         let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
         assert_eq!(stamp.claims.digests.len(), rules, "{rules}");
-        assert_eq!(stamp.namespace() == Some(NamespaceCode::of("shop")), names_it, "{rules}");
+        assert_eq!(stamp.namespace.clone() == Some(NamespaceCode::of("shop")), names_it, "{rules}");
         assert_eq!(cloudflare.changes(&of_shop(rules)), Changes::default(), "{rules}: no drift is left");
     }
 }

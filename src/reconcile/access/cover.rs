@@ -17,16 +17,6 @@ use crate::model::access::{Application, ApplicationKind};
 use requests::VisitorRequests;
 pub(super) use requests::literal_end;
 
-/// The protection of a hostname or a path by Access.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
-    /// Every request matches an application. The tokens of these applications have one of these audiences.
-    Protected {
-        audiences: Vec<Box<str>>,
-    },
-    Open(Gap),
-}
-
 /// The reason why requests may pass without a login. Applications are identified by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
@@ -82,31 +72,31 @@ impl fmt::Display for Gap {
     }
 }
 
-/// Decides about all requests that a rule takes.
+/// The audiences of the applications that all requests of a rule meet.
 ///
 /// A path that is no prefix may match anywhere, and so needs an application for the whole hostname.
 pub fn cover<'a>(
     applications: impl IntoIterator<Item = &'a Application>,
     hostname: &Hostname,
     path: Option<&str>,
-) -> Cover {
+) -> Result<Vec<Box<str>>, Gap> {
     let prefix = path.and_then(PathPattern::prefix_of);
     let requests = VisitorRequests::new(hostname, prefix.as_deref());
     let met = requests.applications(applications.into_iter());
     if let Some(gap) = met.iter().filter_map(|application| gap(application)).min() {
-        return Cover::Open(gap);
+        return Err(gap);
     }
     let Some(host) = requests.covering_host(&met) else {
-        return Cover::Open(Gap::NoApplication { needed: requests.needed() });
+        return Err(Gap::NoApplication { needed: requests.needed() });
     };
     let rivals = met.iter().filter(|application| requests.has_rival(application, host));
     if let Some(application) = rivals.map(|application| application.name.clone()).min() {
-        return Cover::Open(Gap::Overlap { application });
+        return Err(Gap::Overlap { application });
     }
     let mut audiences: Vec<Box<str>> = met.iter().map(|application| application.audience.clone()).collect();
     audiences.sort_unstable();
     audiences.dedup();
-    Cover::Protected { audiences }
+    Ok(audiences)
 }
 
 /// The reason why an application lets, or may let, visitors past.

@@ -5,7 +5,7 @@
 
 use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
-use crate::reconcile::access::cover::{self, Cover, Gap};
+use crate::reconcile::access::cover::{self, Gap};
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -29,10 +29,8 @@ pub fn required(
 ) -> Result<AccessCheck, Uncovered> {
     let access = read_for(hostname, snapshot).map_err(Uncovered::Unknown)?;
     let near = snapshot.protections().near(hostname.as_str());
-    match cover::cover(near, hostname, path) {
-        Cover::Protected { audiences } => Ok(AccessCheck::required(&access.team, audiences)),
-        Cover::Open(gap) => Err(Uncovered::Open(gap)),
-    }
+    let audiences = cover::cover(near, hostname, path).map_err(Uncovered::Open)?;
+    Ok(AccessCheck::required(&access.team, audiences))
 }
 
 /// The snapshot of Access if every zone around the hostname was read; else the reason why a zone was not read.

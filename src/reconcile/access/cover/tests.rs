@@ -37,13 +37,13 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     };
     match cover(applications, &Hostname::parse(hostname).unwrap(), pattern.as_ref().map(PathPattern::as_str))
     {
-        Cover::Protected { audiences } => audiences.join(" "),
-        Cover::Open(Gap::NoApplication { needed }) => format!("none: {}", needed.join(" ")),
-        Cover::Open(Gap::Bypass { application }) => format!("bypass: {application}"),
-        Cover::Open(Gap::NoPolicies { application }) => format!("no policies: {application}"),
-        Cover::Open(Gap::NoAudience { application }) => format!("no audience: {application}"),
-        Cover::Open(Gap::UnknownKind { application }) => format!("unknown kind: {application}"),
-        Cover::Open(Gap::Overlap { application }) => format!("overlap: {application}"),
+        Ok(audiences) => audiences.join(" "),
+        Err(Gap::NoApplication { needed }) => format!("none: {}", needed.join(" ")),
+        Err(Gap::Bypass { application }) => format!("bypass: {application}"),
+        Err(Gap::NoPolicies { application }) => format!("no policies: {application}"),
+        Err(Gap::NoAudience { application }) => format!("no audience: {application}"),
+        Err(Gap::UnknownKind { application }) => format!("unknown kind: {application}"),
+        Err(Gap::Overlap { application }) => format!("overlap: {application}"),
     }
 }
 

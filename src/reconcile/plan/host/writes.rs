@@ -162,7 +162,9 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
         // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
         Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(target) if is_in_place && !host.context.gate.inputs.unready.contains_key(target) => Repoint::InStamp,
+        Some(target) if is_in_place && !host.context.gate.inputs.unready.contains_key(target) => {
+            Repoint::InStamp
+        }
         Some(_) => Repoint::Later,
     }
 }
