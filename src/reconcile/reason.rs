@@ -176,36 +176,49 @@ pub enum RecordKind {
     OfDeletedTunnel,
 }
 
+/// Defines the label of each reason, with its category, `fails_request` and `is_of_many`.
+macro_rules! kinds {
+    ($($pattern:pat => $label:literal, $category:expr, $fails:literal, $is_of_many:literal;)+) => {
+        label_values! { $($pattern => $label,)+ }
+
+        fn kind(&self) -> (&'static str, bool, bool) {
+            match self {
+                $($pattern => ($category, $fails, $is_of_many),)+
+            }
+        }
+    };
+}
+
 impl Reason {
-    label_values! {
-        Self::Invalid(_) => "invalid",
-        Self::BesideRefused { .. } => "beside_refused",
-        Self::Withheld { .. } => "withheld",
-        Self::MassDeletion => "mass_deletion",
-        Self::OutsideFilter => "outside_filter",
-        Self::NoZone => "no_zone",
-        Self::RecordHeld { .. } => "record_held",
-        Self::RuleHeld { .. } => "rule_held",
-        Self::Unprotected(_) => "unprotected",
-        Self::AccessUnknown(_) => "access_unknown",
-        Self::AccessPolicy(_) => "access_policy",
-        Self::ApplicationHeld { .. } => "application_held",
-        Self::WouldOpen { .. } => "would_open",
-        Self::StillProtected { .. } | Self::WouldOpenToo { .. } => "still_protected",
-        Self::NamespaceHeld { .. } => "namespace_held",
-        Self::DigestTaken { .. } => "digest_taken",
-        Self::TwoTunnels { .. } => "two_tunnels",
-        Self::RuleLeftBehind { .. } => "rule_left_behind",
-        Self::TunnelGone { .. } => "tunnel_gone",
-        Self::LocalTunnel { .. } => "local_tunnel",
-        Self::StampFull { .. } => "stamp_full",
-        Self::RuleConflict(_) => "rule_conflict",
-        Self::Cloudflare(_) => "cloudflare",
-        Self::Failed(_) => "failed",
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForClosing { .. } | Self::WaitsForAccessCheck(_) => "waiting",
-        Self::Moving(_) => "moving",
-        Self::NotMoved(_) => "not_moved",
-        Self::NotKept { .. } => "not_kept",
+    kinds! {
+        Self::Invalid(_) => "invalid", MISTAKE, false, false;
+        Self::BesideRefused { .. } => "beside_refused", WAITING, false, false;
+        Self::Withheld { .. } => "withheld", WAITING, false, false;
+        Self::MassDeletion => "mass_deletion", "guard", true, true;
+        Self::OutsideFilter => "outside_filter", MISTAKE, false, false;
+        Self::NoZone => "no_zone", MISTAKE, false, false;
+        Self::RecordHeld { .. } => "record_held", "held by others", false, false;
+        Self::RuleHeld { .. } => "rule_held", "held by others", false, false;
+        Self::Unprotected(_) => "unprotected", "guard", false, false;
+        Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false, false;
+        Self::AccessPolicy(_) => "access_policy", MISTAKE, false, false;
+        Self::ApplicationHeld { .. } => "application_held", "held by others", false, false;
+        Self::WouldOpen { .. } => "would_open", "guard", false, false;
+        Self::StillProtected { .. } | Self::WouldOpenToo { .. } => "still_protected", MISTAKE, false, false;
+        Self::NamespaceHeld { .. } => "namespace_held", "guard", false, false;
+        Self::DigestTaken { .. } => "digest_taken", MISTAKE, false, false;
+        Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false, false;
+        Self::RuleLeftBehind { .. } => "rule_left_behind", "held by others", false, false;
+        Self::TunnelGone { .. } => "tunnel_gone", MISTAKE, false, false;
+        Self::LocalTunnel { .. } => "local_tunnel", "held by others", false, false;
+        Self::StampFull { .. } => "stamp_full", MISTAKE, false, false;
+        Self::RuleConflict(_) => "rule_conflict", MISTAKE, false, false;
+        Self::Cloudflare(_) => "cloudflare", "Cloudflare", false, false;
+        Self::Failed(_) => "failed", "Cloudflare", true, false;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForClosing { .. } | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
+        Self::Moving(_) => "moving", WAITING, true, true;
+        Self::NotMoved(_) => "not_moved", WAITING, false, true;
+        Self::NotKept { .. } => "not_kept", "held by others", false, false;
     }
 
     /// The category of the reason, which shows where to look for the remedy.
@@ -221,42 +234,6 @@ impl Reason {
     /// True if hundreds of hostnames may have the reason at once, so that they share a log line.
     pub fn is_of_many(&self) -> bool {
         self.kind().2
-    }
-
-    /// The category, `fails_request` and `is_of_many`.
-    fn kind(&self) -> (&'static str, bool, bool) {
-        match self {
-            Self::Invalid(_)
-            | Self::OutsideFilter
-            | Self::NoZone
-            | Self::AccessPolicy(_)
-            | Self::StillProtected { .. }
-            | Self::WouldOpenToo { .. }
-            | Self::TwoTunnels { .. }
-            | Self::TunnelGone { .. }
-            | Self::DigestTaken { .. }
-            | Self::StampFull { .. }
-            | Self::RuleConflict(_) => (MISTAKE, false, false),
-            Self::RecordHeld { .. }
-            | Self::RuleHeld { .. }
-            | Self::ApplicationHeld { .. }
-            | Self::RuleLeftBehind { .. }
-            | Self::LocalTunnel { .. }
-            | Self::NotKept { .. } => ("held by others", false, false),
-            Self::MassDeletion => ("guard", true, true),
-            Self::NamespaceHeld { .. } | Self::Unprotected(_) | Self::WouldOpen { .. } => {
-                ("guard", false, false)
-            }
-            Self::Failed(_) => ("Cloudflare", true, false),
-            Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false, false),
-            Self::WaitsForApplication(_)
-            | Self::WaitsForAccessCheck(_)
-            | Self::Waiting(_)
-            | Self::WaitsForClosing { .. }
-            | Self::Moving(_) => (WAITING, true, true),
-            Self::NotMoved(_) => (WAITING, false, true),
-            Self::BesideRefused { .. } | Self::Withheld { .. } => (WAITING, false, false),
-        }
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.
