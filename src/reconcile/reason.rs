@@ -93,15 +93,12 @@ pub enum Reason {
         relying: Option<Box<str>>,
     },
     /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
-    /// to be open. That place gets its own Access application first.
-    WaitsForClosing {
+    /// to be open.
+    OpensToo {
         hostname: Box<str>,
         set_identifier: Box<str>,
-    },
-    /// As [`Reason::WaitsForClosing`], but the other place gets no Access application of its own.
-    WouldOpenToo {
-        hostname: Box<str>,
-        set_identifier: Box<str>,
+        /// That place gets its own Access application first.
+        is_closing: bool,
     },
     /// The namespace guard refuses the hostname to the endpoint's namespace.
     NamespaceHeld {
@@ -204,7 +201,7 @@ impl Reason {
         Self::AccessPolicy(_) => "access_policy", MISTAKE, false, false;
         Self::ApplicationHeld { .. } => "application_held", "held by others", false, false;
         Self::WouldOpen { .. } => "would_open", "guard", false, false;
-        Self::StillProtected { .. } | Self::WouldOpenToo { .. } => "still_protected", MISTAKE, false, false;
+        Self::StillProtected { .. } | Self::OpensToo { is_closing: false, .. } => "still_protected", MISTAKE, false, false;
         Self::NamespaceHeld { .. } => "namespace_held", "guard", false, false;
         Self::DigestTaken { .. } => "digest_taken", MISTAKE, false, false;
         Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false, false;
@@ -215,7 +212,7 @@ impl Reason {
         Self::RuleConflict(_) => "rule_conflict", MISTAKE, false, false;
         Self::Cloudflare(_) => "cloudflare", "Cloudflare", false, false;
         Self::Failed(_) => "failed", "Cloudflare", true, false;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForClosing { .. } | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::OpensToo { is_closing: true, .. } | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
         Self::Moving(_) => "moving", WAITING, true, true;
         Self::NotMoved(_) => "not_moved", WAITING, false, true;
         Self::NotKept { .. } => "not_kept", "held by others", false, false;
@@ -326,12 +323,12 @@ impl fmt::Display for Reason {
                 "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
                  webhook/access-policy: none, or change that application"
             ),
-            Self::WaitsForClosing { hostname, set_identifier } => write!(
+            Self::OpensToo { hostname, set_identifier, is_closing: true } => write!(
                 formatter,
                 "the webhook opens this hostname after it has created the Access application of {:?}",
                 hostname_with_path(hostname, set_identifier)
             ),
-            Self::WouldOpenToo { hostname, set_identifier } => write!(
+            Self::OpensToo { hostname, set_identifier, is_closing: false } => write!(
                 formatter,
                 "opening this endpoint would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
                  webhook/access-policy there to its policies or to none",
@@ -405,8 +402,7 @@ impl fmt::Display for Reason {
             | Self::AccessPolicy(_)
             | Self::WouldOpen { .. }
             | Self::StillProtected { .. }
-            | Self::WaitsForClosing { .. }
-            | Self::WouldOpenToo { .. } => "; the published rules and records stay as they are",
+            | Self::OpensToo { .. } => "; the published rules and records stay as they are",
             _ => "",
         })
     }
@@ -523,7 +519,7 @@ mod tests {
             Reason::WouldOpen { by: Some(none()) },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
-            Reason::WouldOpenToo { hostname: none(), set_identifier: none() },
+            Reason::OpensToo { hostname: none(), set_identifier: none(), is_closing: false },
             Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
             Reason::NamespaceHeld { holder: None, asking: None },
             Reason::DigestTaken { tunnel: tunnel(), path: none() },

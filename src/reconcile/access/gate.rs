@@ -299,18 +299,12 @@ impl Gate<'_> {
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
         };
         let closings = self.requests.closing.iter().filter(counts);
-        match opening::opened_with(closings, protection, path, going) {
-            None => Ok(()),
-            Some(Closing { hostname, set_identifier, resource: _, by }) => {
-                let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
-                Err(match by {
-                    ClosedBy::Unspecified => Reason::WouldOpenToo { hostname, set_identifier },
-                    ClosedBy::Policies | ClosedBy::Mistake => {
-                        Reason::WaitsForClosing { hostname, set_identifier }
-                    }
-                })
-            }
-        }
+        let opened = opening::opened_with(closings, protection, path, going);
+        opened.map_or(Ok(()), |Closing { hostname, set_identifier, resource: _, by }| {
+            let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
+            let is_closing = *by != ClosedBy::Unspecified;
+            Err(Reason::OpensToo { hostname, set_identifier, is_closing })
+        })
     }
 
     /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.

@@ -11,20 +11,17 @@ use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// Replaces [`Reason::WaitsForClosing`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal
-/// of that place is unfinished, and its hostname is not postponed.
+/// Corrects [`Reason::OpensToo`] if the other place gets no application: no refusal of that place is unfinished, and its
+/// hostname is not postponed.
 pub(super) fn replace_closings(plan: &mut Plan) {
-    let is_opening = |reason: &Reason| matches!(reason, Reason::WaitsForClosing { .. });
+    let is_opening = |reason: &Reason| matches!(reason, Reason::OpensToo { .. });
     let waiting = plan.refusals.iter().filter(|one| one.reason.fails_request() && !is_opening(&one.reason));
     let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
         inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
     for refusal in &mut plan.refusals {
-        let Reason::WaitsForClosing { hostname, set_identifier } = &refusal.reason else { continue };
+        let Reason::OpensToo { hostname, set_identifier, is_closing } = &mut refusal.reason else { continue };
         let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
-        if !plan.postponed.contains(hostname) && !waits(None) && !waits(Some(set_identifier)) {
-            let (hostname, set_identifier) = (hostname.clone(), set_identifier.clone());
-            refusal.reason = Reason::WouldOpenToo { hostname, set_identifier };
-        }
+        *is_closing &= plan.postponed.contains(hostname) || waits(None) || waits(Some(set_identifier));
     }
 }
 

@@ -218,7 +218,7 @@ fn refused_by_object(wanted: &[Wanted<Gated>]) -> Vec<&Wanted<Gated>> {
 fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for = |reason: &Reason| {
-        let is_opening = matches!(reason, Reason::WaitsForClosing { .. } | Reason::WouldOpenToo { .. });
+        let is_opening = matches!(reason, Reason::OpensToo { .. });
         is_opening && one.first_write().is_some()
     };
     let start = refused.partition_point(|other| other.resource < one.resource);
