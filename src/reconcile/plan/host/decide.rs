@@ -4,10 +4,10 @@
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a
 //!   creation and a deletion, and may send another object's endpoint in place of the one that is deleted.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
@@ -177,13 +177,13 @@ fn refused_now(
 ) -> Vec<(usize, Reason)> {
     let possible = accepted_of(wanted);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
-    let obstacles = Obstacles::of(host, &tunnel, &possible);
+    let opened_by = LazyCell::new(|| obstacle::opened_by(host, &tunnel, &possible));
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        match obstacles.to(gated).or_else(|| refused_beside(&refused, one)) {
+        match obstacle::obstacle(host, &tunnel, gated, &opened_by).or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),
         }

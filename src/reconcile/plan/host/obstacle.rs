@@ -1,6 +1,6 @@
 //! Finds the obstacles to an endpoint, such as foreign records and rules.
 
-use std::cell::OnceCell;
+use std::cell::LazyCell;
 
 use super::adoption;
 use super::{Host, HostRule, Ownership};
@@ -12,52 +12,40 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::reason::{Reason, RecordKind};
 use crate::reconcile::stamp::Digest;
 
-/// The obstacles to the endpoints of a hostname that is to be served through one tunnel. Obstacles common to all
-/// endpoints are found once, because a hostname may have thousands of endpoints.
-pub(super) struct Obstacles<'h, 'a> {
-    host: &'h Host<'a>,
-    tunnel: &'h TunnelId,
-    /// The endpoints of the request that could be published so far.
-    all: &'h [&'h Gated],
-    /// The foreign rule that would answer, without a login, visitors that need a login now.
-    opened_by: OnceCell<Option<String>>,
+/// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
+/// object is refused. `opened_by` is the result of [`opened_by`], which is the same for all endpoints.
+pub(super) fn obstacle(
+    host: &Host<'_>,
+    tunnel: &TunnelId,
+    gated: &Gated,
+    opened_by: &LazyCell<Option<String>, impl FnOnce() -> Option<String>>,
+) -> Option<Reason> {
+    if let Some(record) = host.foreign_records.first() {
+        return Some(record_held(host, record, gated));
+    }
+    if let Some(reason) = held_elsewhere(host, gated) {
+        return Some(reason);
+    }
+    if gated.tunnel() != tunnel {
+        return Some(stays_in(host, tunnel));
+    }
+    if !host.snapshot().tunnels.contains_key(tunnel) {
+        return Some(Reason::TunnelGone { tunnel: tunnel.clone() });
+    }
+    if let Some(rule) = &**opened_by {
+        return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
+    }
+    let rule = gated.publication().rule.as_ref()?;
+    if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
+        return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
+    }
+    of_rule(host, tunnel, rule)
 }
 
-impl<'h, 'a> Obstacles<'h, 'a> {
-    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [&'h Gated]) -> Self {
-        Self { host, tunnel, all, opened_by: OnceCell::new() }
-    }
-
-    /// The obstacle to an endpoint, except that another endpoint of its object is refused.
-    pub(super) fn to(&self, gated: &Gated) -> Option<Reason> {
-        let Self { host, tunnel, .. } = self;
-        if let Some(record) = host.foreign_records.first() {
-            return Some(record_held(host, record, gated));
-        }
-        if let Some(reason) = held_elsewhere(host, gated) {
-            return Some(reason);
-        }
-        if gated.tunnel() != *tunnel {
-            return Some(stays_in(host, tunnel));
-        }
-        if !host.snapshot().tunnels.contains_key(tunnel) {
-            return Some(Reason::TunnelGone { tunnel: (*tunnel).clone() });
-        }
-        if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
-            return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
-        }
-        let rule = gated.publication().rule.as_ref()?;
-        if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
-            return Some(Reason::LocalTunnel { tunnel: (*tunnel).clone() });
-        }
-        of_rule(host, tunnel, rule)
-    }
-
-    fn opened_by(&self) -> Option<String> {
-        let published: Vec<_> = self.all.iter().map(|gated| gated.publication()).collect();
-        let Self { host, tunnel, .. } = self;
-        HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
-    }
+/// The foreign rule that would answer, without a login, visitors that need a login now.
+pub(super) fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[&Gated]) -> Option<String> {
+    let published: Vec<_> = all.iter().map(|gated| gated.publication()).collect();
+    HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
 }
 
 /// The obstacle to a rule in the tunnel's document.
