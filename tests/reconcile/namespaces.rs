@@ -125,7 +125,7 @@ fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     run(&mut cloudflare, &[of(&long, "", "http://web.shop.svc:80")]);
     let comment = cloudflare.records[0].comment.clone();
     assert!(!comment.contains("resource="), "{comment}");
-    assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace.clone(), Some(NamespaceCode::of("shop")));
+    assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace, Some(NamespaceCode::of("shop")));
 
     let before = cloudflare.clone();
     let plan = run(&mut cloudflare, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
@@ -139,7 +139,7 @@ fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
     assert_eq!((full.count(), services(&cloudflare).len()), (6, 19), "{plan:?}");
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace.clone(), Some(NamespaceCode::of("shop")));
+    assert_eq!(stamp.namespace, Some(NamespaceCode::of("shop")));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     run(&mut cloudflare, &[shop("", "http://web.shop.svc:81")]);
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace.clone(), Some(NamespaceCode::of("shop")));
+    assert_eq!(stamp.namespace, Some(NamespaceCode::of("shop")));
 
     // The same with two rules.
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -193,7 +193,7 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let plan = run(&mut cloudflare, &[changed, both[1].clone(), bank("^/c$")]);
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace.clone(), Some(NamespaceCode::of("shop")));
+    assert_eq!(stamp.namespace, Some(NamespaceCode::of("shop")));
 
     // Switched off again, what is there stays there.
     cloudflare.namespace_guard = false;
@@ -210,7 +210,7 @@ fn shop_paths(numbers: Range<usize>, service: &str) -> Vec<Endpoint> {
 }
 
 fn namespace_in(cloudflare: &FakeCloudflare) -> Option<String> {
-    Stamp::parse(&cloudflare.records.first()?.comment)?.namespace.clone().map(|code| code.to_string())
+    Stamp::parse(&cloudflare.records.first()?.comment)?.namespace.map(|code| code.to_string())
 }
 
 /// 20 to 22 rules leave no room for `ns=` in the comment of a Free zone.

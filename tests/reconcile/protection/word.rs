@@ -69,7 +69,10 @@ fn nothing_is_said_to_open_while_the_rule_that_asks_for_a_login_cannot_be_delete
         let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
         let plan = plan(&cloudflare.changes(&opened), &snapshot, &PlanInputs::default(), &turn);
         assert_eq!(
-            (plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>(), plan.is_empty()),
+            (
+                plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>(),
+                plan.is_empty()
+            ),
             if is_writable { (1, false) } else { (0, true) },
             "{plan:?}"
         );
