@@ -57,7 +57,6 @@ struct Execution<'a> {
 
 /// The result of a write.
 enum Sent {
-    /// The write is done, or nothing had to be sent.
     Done,
     /// Cloudflare, or a server in between, rejected the content.
     Rejected(ErrorResponse),
@@ -211,6 +210,14 @@ impl<'a> Execution<'a> {
             if sent.is_empty() {
                 return Ok(());
             }
+            if let WriteTarget::Zone(zone) = target
+                && let Some(answer) = self.full_zones.get(zone).cloned()
+                && sent.iter().all(Piece::grows)
+            {
+                self.note_rejected(step, &sent, &answer);
+                halving.note_written();
+                continue;
+            }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size);
@@ -275,12 +282,6 @@ impl<'a> Execution<'a> {
             WriteTarget::Tunnel(tunnel) => return self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => zone,
         };
-        if let Some(answer) = self.full_zones.get(zone).cloned()
-            && pieces.iter().all(Piece::grows)
-        {
-            self.note_rejected(step, pieces, &answer);
-            return Ok(Sent::Done);
-        }
         match self.send_batch(stage, zone, pieces) {
             Ok(()) => Ok(Sent::Done),
             Err(error) => self.failed(target, error),
