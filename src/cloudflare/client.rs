@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::credential_file::{CredentialFile, SecretProof};
 use super::envelope::{self, PageInfo, Take};
-use super::error::Error;
+use super::error::{Error, ErrorResponse};
 use super::error_class::ApiResource;
 use super::limiter::Limiter;
 use super::retry;
@@ -129,7 +129,9 @@ impl Client {
         let are_refused = matches!(error, Error::Credentials(_));
         // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
         let are_doubtful = are_refused && !resource.is_of_access();
-        if are_doubtful || (matches!(error, Error::NotFound(_)) && resource.is_of_tunnels()) {
+        // A tunnel without a configuration is not missing.
+        let is_missing = |answer: &ErrorResponse| resource.is_of_tunnels() && !answer.is_never_configured();
+        if are_doubtful || matches!(error, Error::NotFound(answer) if is_missing(answer)) {
             self.in_doubt.store(true, Ordering::Relaxed);
         }
         if !are_refused {

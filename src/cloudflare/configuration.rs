@@ -62,7 +62,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
         match self.read(ApiResource::Configurations, &configuration_path(account, id), deadline) {
-            Err(Error::NotFound(response)) if response.has_code(1055) => {
+            Err(Error::NotFound(response)) if response.is_never_configured() => {
                 Ok(Configuration { version: NEVER_CONFIGURED, ..Configuration::default() })
             }
             outcome => outcome,

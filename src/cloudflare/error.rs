@@ -153,6 +153,11 @@ impl ErrorResponse {
         self.codes().any(|found| found == code)
     }
 
+    /// True if the tunnel has no configuration yet (1055).
+    pub fn is_never_configured(&self) -> bool {
+        self.has_code(1055)
+    }
+
     /// True if the record to be changed or deleted does not exist (81044).
     pub fn is_missing_record(&self) -> bool {
         self.has_code(81044)

@@ -261,6 +261,19 @@ fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
     assert!(!client.take_doubt(), "it is told once");
 }
 
+/// Each reading of a new tunnel would let the watch check the token and list the tunnels.
+#[test]
+fn a_tunnel_that_was_never_configured_puts_nothing_in_doubt() {
+    let fixture = Fixture::new([]);
+    let (account, tunnel) =
+        (AccountId::new("a1"), TunnelId::parse("c1744f8b-faa1-48a4-9e5c-02ac921467fa").expect("an id"));
+    for (code, is_doubtful) in [(1055, false), (1003, true)] {
+        fixture.script.push(failure(404, code, "not found"));
+        let read = fixture.client.configuration(&account, &tunnel, fixture.deadline());
+        assert_eq!((read.is_err(), fixture.client.take_doubt()), (is_doubtful, is_doubtful), "{code}");
+    }
+}
+
 fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, TransportError> {
     let zones: Vec<_> = range.map(|id| format!(r#"{{"id":"z{id:04}","name":"{id}.example"}}"#)).collect();
     answer(200, &format!(r#"{{"success":true,"result":[{}],"result_info":{info}}}"#, zones.join(",")))
