@@ -87,7 +87,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.end_turn(&plan, &result);
+            self.end_turn(&plan, &result, attempts_left + 1 == APPLY_ATTEMPTS_MAX);
             self.remember(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
@@ -122,8 +122,9 @@ impl ApplyRequest<'_> {
     }
 
     /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early
-    /// and left hostnames begun, such as records without their rules.
-    fn end_turn(&mut self, plan: &Plan, result: &RunResult) {
+    /// and left hostnames begun, such as records without their rules. The first run may have begun what the second run
+    /// had no time for.
+    fn end_turn(&mut self, plan: &Plan, result: &RunResult, is_first: bool) {
         let (turns, hostnames) = (&mut self.memory.turns, plan.hosts.len());
         let is_repeated = match &result.ending {
             Ending::LostAnswer => true,
@@ -132,13 +133,14 @@ impl ApplyRequest<'_> {
                 false
             }
             Ending::Early { error, is_begun, is_delayed } => {
-                if *error == Error::OutOfTime && !is_delayed && turns.shorten(hostnames) {
+                let is_too_large = *error == Error::OutOfTime && is_first && !is_delayed;
+                if is_too_large && turns.shorten(hostnames) {
                     warn!(
                         "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
                          container has too little CPU; give it more CPU"
                     );
                 }
-                *is_begun
+                *is_begun || !is_first
             }
         };
         if !is_repeated {

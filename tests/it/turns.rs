@@ -93,6 +93,31 @@ fn a_request_whose_answer_is_lost_goes_on_with_the_hostnames_of_its_own_turn() {
     assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
 }
 
+/// The second run of the request has no time to write.
+#[test]
+fn after_a_lost_answer_a_turn_that_runs_out_of_time_is_repeated_and_stays_as_large() {
+    let harness = roomy();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let takes = |seconds: u64| {
+        let clock = Arc::clone(&clock);
+        move |_: &mut Cloudflare| clock.put_ahead(Duration::from_secs(seconds))
+    };
+    let put = Matcher::put_configuration();
+    harness.cloudflare.fault(put.clone(), 1, Fault::Reset);
+    harness.cloudflare.edit_before(put, 1, takes(8));
+    let list = Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone));
+    harness.cloudflare.edit_after(list, 3, takes(3));
+    let shops = shops("example.com", HOSTNAMES);
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    assert_eq!((harness.cnames().len(), served(&harness, "example.com")), (CHANGED_HOSTNAMES_MAX, 0));
+    assert_eq!(harness.log.lines_with(&["give it more CPU"]), [""; 0]);
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    assert_eq!(served(&harness, "example.com"), CHANGED_HOSTNAMES_MAX);
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
 /// Otherwise each request would begin what it has no time to end, and no loop would get further.
 #[test]
 fn a_turn_that_runs_out_of_time_is_gone_on_with_by_one_of_half_as_many_hostnames() {
