@@ -154,8 +154,6 @@ pub enum Reason {
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.
     Moving(String),
-    /// Nothing of the move was written for `MOVE_GRACE` and `MOVE_PATIENCE`, so it no longer fails requests.
-    NotMoved(String),
     /// The write is reverted each time.
     NotKept {
         /// The log text of the write.
@@ -214,7 +212,6 @@ impl Reason {
         Self::Failed(_) => "failed", "Cloudflare", true, false;
         Self::WaitsForApplication(_) | Self::Waiting(_) | Self::OpensToo { is_closing: true, .. } | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
         Self::Moving(_) => "moving", WAITING, true, true;
-        Self::NotMoved(_) => "not_moved", WAITING, false, true;
         Self::NotKept { .. } => "not_kept", "held by others", false, false;
     }
 
@@ -378,8 +375,7 @@ impl fmt::Display for Reason {
             Self::RuleConflict(text)
             | Self::Failed(text)
             | Self::Waiting(text)
-            | Self::Moving(text)
-            | Self::NotMoved(text) => {
+            | Self::Moving(text) => {
                 formatter.write_str(text)
             }
             Self::WaitsForApplication(_) => {

@@ -24,9 +24,6 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, OperatorSettings};
 
-/// After `MOVE_GRACE` and this time, an unfinished move no longer fails requests: ten loops of a minute.
-const MOVE_PATIENCE: Duration = Duration::from_secs(600);
-
 /// The context in which every hostname of a request is planned.
 #[derive(Clone, Copy)]
 pub(super) struct HostContext<'a> {
@@ -266,11 +263,6 @@ impl<'a> Host<'a> {
 
     fn unfinished(&self) -> Option<&'a Unfinished> {
         self.context.gate.inputs.unfinished.get(self.name())
-    }
-
-    /// True if no record was modified for `MOVE_GRACE` plus `MOVE_PATIENCE`: a move without a write fails no request.
-    fn is_overdue(&self) -> bool {
-        self.is_older_than(self.operator().move_grace + MOVE_PATIENCE)
     }
 
     /// The note on an endpoint that opens a protected place.

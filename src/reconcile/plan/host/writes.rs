@@ -42,8 +42,6 @@ struct Move<'a, 'w> {
     going: Vec<HostRule<'a>>,
     /// The rules that are deleted later, because visitors may still reach them.
     staying: Vec<HostRule<'a>>,
-    /// True if the wanted tunnel has all wanted rules, and no withdrawn rule.
-    is_in_place: bool,
 }
 
 impl<'a, 'w> Move<'a, 'w> {
@@ -54,11 +52,11 @@ impl<'a, 'w> Move<'a, 'w> {
         let is_in_place = puts.is_empty() && !host.claimed_rules().any(goes);
         let repoint = repoint(host, target, is_in_place);
         let (going, staying) = leaving(decision, is_withdrawal, repoint);
-        Self { target, repoint, puts, going, staying, is_in_place }
+        Self { target, repoint, puts, going, staying }
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
-    fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
+    fn waiting(&self, host: &Host<'_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
             (Some(target), _) => host.context.gate.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
@@ -71,15 +69,7 @@ impl<'a, 'w> Move<'a, 'w> {
             ),
             (None, None) => return None,
         };
-        // A move is not overdue, whatever the age of its record, if this request writes a part of the move, or if a
-        // deletion waits for the move.
-        let is_claimed = accepted.iter().all(|gated| comment::claims_already(host, gated));
-        let is_withdrawn = |rule: &HostRule<'_>| withdrawn.contains(&rule.path());
-        let goes_on = self.repoint == Repoint::InStamp
-            || !self.is_in_place
-            || !is_claimed
-            || self.staying.iter().any(is_withdrawn);
-        Some(if host.is_overdue() && !goes_on { Reason::NotMoved(text) } else { Reason::Moving(text) })
+        Some(Reason::Moving(text))
     }
 }
 
@@ -115,7 +105,7 @@ pub(super) fn host_plan(
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
-    let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
+    let refusals = moving.waiting(host).into_iter().chain(early).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
