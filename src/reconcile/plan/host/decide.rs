@@ -50,7 +50,8 @@ impl Wanted<Gated> {
     }
 }
 
-/// Decides on the request for a hostname. Further endpoints of `wanted` become refused.
+/// Decides on the request for a hostname. Refuses endpoints of `wanted` that cannot be published, until no further
+/// endpoint is refused.
 pub(super) fn decide<'a, 'w>(
     host: Host<'a>,
     wanted: &'w mut Vec<Wanted<Gated>>,
@@ -58,17 +59,30 @@ pub(super) fn decide<'a, 'w>(
 ) -> Decision<'a, 'w> {
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let mut settled = settle(&host, wanted, asked);
-    let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-    if !application_writes.is_empty() && !host.is_dry_run() {
-        for one in wanted.iter_mut() {
-            if let Some(write) = one.first_write() {
-                one.publication = Err(Reason::WaitsForApplication(write.place.clone()));
+    let mut application_writes = Vec::new();
+    let (host, withdrawn) = loop {
+        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
+        let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
+        let withdrawn = withdrawable(asked, wanted);
+        let mut found = refused_now(&host, &withdrawn, wanted);
+        if found.is_empty() {
+            // The last refusals: endpoints whose applications are written before their rules.
+            for (index, one) in wanted.iter().enumerate() {
+                let Some(write) = one.first_write() else { continue };
+                application_writes.push(write.clone());
+                found.push((index, Reason::WaitsForApplication(write.place.clone())));
+            }
+            if found.is_empty() || host.is_dry_run() {
+                break (host, withdrawn);
             }
         }
-        settled = settle(&host, wanted, asked);
-    }
-    let ((host, withdrawn), wanted) = (settled, &*wanted);
+        for (index, reason) in found {
+            if let Some(one) = wanted.get_mut(index) {
+                one.publication = Err(reason);
+            }
+        }
+    };
+    let wanted = &*wanted;
     let refused =
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
     let refused = refused.chain(withheld(&host, asked, wanted, &withdrawn));
@@ -124,29 +138,6 @@ fn withheld<'r>(
         let by = refused.and_then(|one| one.resource.clone());
         host.refusal(path, object.as_deref(), Reason::Withheld { by })
     })
-}
-
-/// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
-/// everything that is taken over, and the paths that are withdrawn.
-fn settle<'a, 'w>(
-    host: &Host<'a>,
-    wanted: &mut [Wanted<Gated>],
-    asked: &'w Withdrawn,
-) -> (Host<'a>, Vec<Option<&'w str>>) {
-    loop {
-        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
-        let withdrawn = withdrawable(asked, wanted);
-        let found = refused_now(&host, &withdrawn, wanted);
-        if found.is_empty() {
-            return (host, withdrawn);
-        }
-        for (index, reason) in found {
-            if let Some(one) = wanted.get_mut(index) {
-                one.publication = Err(reason);
-            }
-        }
-    }
 }
 
 fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {
