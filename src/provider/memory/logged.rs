@@ -1,43 +1,37 @@
 //! Remembers logged states and when they were first logged, so that a lasting state is not logged in every loop.
 
+use std::collections::BTreeMap;
+use std::mem;
+
 use log::Level;
 
 use crate::logging;
 use crate::model::LogLine;
 
-/// The items that were present in the last loop, sorted.
+/// The items that were present in the last loop, each with the time at which it was first logged, in seconds since 1970.
 #[derive(Debug)]
-pub(crate) struct Logged<T> {
-    items: Vec<T>,
-    /// For each item, the time at which it was first logged, in seconds since 1970.
-    since: Vec<i64>,
-}
+pub(crate) struct Logged<T>(BTreeMap<T, i64>);
 
 impl<T> Default for Logged<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), since: Vec::new() }
+        Self(BTreeMap::new())
     }
 }
 
 impl<T: Ord + Clone> Logged<T> {
     /// The items that are new since the last call. An item that is absent once counts as new when it returns.
     pub(crate) fn new_items(&mut self, items: impl Iterator<Item = T>, now: i64) -> Vec<T> {
-        let mut items: Vec<T> = items.collect();
-        items.sort_unstable();
-        items.dedup();
-        let since = items.iter().map(|thing| self.since(thing).unwrap_or(now)).collect();
-        let news = items.iter().filter(|thing| self.since(thing).is_none()).cloned().collect();
-        *self = Self { items, since };
-        news
+        let before = mem::take(&mut self.0);
+        for item in items {
+            let since = before.get(&item).copied().unwrap_or(now);
+            self.0.insert(item, since);
+        }
+        self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect()
     }
 
     /// The present items, each with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
-        self.items.iter().zip(self.since.iter().copied())
-    }
-
-    fn since(&self, thing: &T) -> Option<i64> {
-        self.since.get(self.items.binary_search(thing).ok()?).copied()
+        self.0.iter().map(|(item, since)| (item, *since))
     }
 }
 
