@@ -265,9 +265,8 @@ impl RecordWrites<'_, '_> {
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
                 let unstamped = unstamped.filter(|_| before != after);
-                let [now, later] = self.directions(record);
-                stamp.extend(patch(record, now, stamped));
-                unstamp.extend(patch(record, later, unstamped));
+                stamp.extend(self.patch(record, Repoint::InStamp, stamped));
+                unstamp.extend(self.patch(record, Repoint::InUnstamp, unstamped));
             }
             None => stamp.extend(self.without_cname(comment(before))),
         }
@@ -285,7 +284,7 @@ impl RecordWrites<'_, '_> {
         if self.moving.repoint == Repoint::Later && host.has_claimed_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped
-                .filter_map(|record| patch(record, Direction::default(), Some(comment.clone())))
+                .filter_map(|record| self.patch(record, Repoint::InStamp, Some(comment.clone())))
                 .collect();
         }
         let post = RecordOperation::Post(NewRecord {
@@ -299,20 +298,17 @@ impl RecordWrites<'_, '_> {
         records.map(RecordOperation::delete).chain([post]).collect()
     }
 
-    /// The new directions of the record, in Stamp and in Unstamp. A record that points to a tunnel is proxied in Stamp,
-    /// any other record when it is pointed to a tunnel.
-    fn directions(&self, record: &Record) -> [Direction; 2] {
-        let target = self.moving.target.map(TunnelId::hostname);
-        let proxied = (target.is_some() && !record.proxied).then_some(true);
+    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
+    /// proxied in Stamp, any other record when it is pointed to a tunnel.
+    fn patch(&self, record: &Record, time: Repoint, comment: Option<Box<str>>) -> Option<RecordOperation> {
+        let (target, is_pointed) = (self.moving.target, self.moving.repoint == time);
         let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
-        [Repoint::InStamp, Repoint::InUnstamp].map(|time| {
-            let is_pointed = self.moving.repoint == time;
-            let is_proxied = if points_to_tunnel { time == Repoint::InStamp } else { is_pointed };
-            Direction {
-                target: target.clone().filter(|_| is_pointed),
-                proxied: proxied.filter(|_| is_proxied),
-            }
-        })
+        let is_proxied = if points_to_tunnel { time == Repoint::InStamp } else { is_pointed };
+        let proxied = (target.is_some() && is_proxied && !record.proxied).then_some(true);
+        let content = target.filter(|_| is_pointed).map(|target| target.hostname().into());
+        let changes = content.is_some() || proxied.is_some() || comment.is_some();
+        changes
+            .then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
     }
 
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
@@ -327,22 +323,4 @@ impl RecordWrites<'_, '_> {
         stamp.bind_to(self.host.name());
         Some(stamp)
     }
-}
-
-/// The changes of the record's fields that lead visitors; `None` for a field that stays.
-#[derive(Default)]
-struct Direction {
-    target: Option<String>,
-    proxied: Option<bool>,
-}
-
-/// The patch of a record; `None` if it changes nothing.
-fn patch(
-    record: &Record,
-    Direction { target, proxied }: Direction,
-    comment: Option<Box<str>>,
-) -> Option<RecordOperation> {
-    let content = target.map(Into::into);
-    let changes = content.is_some() || proxied.is_some() || comment.is_some();
-    changes.then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
 }
