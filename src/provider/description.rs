@@ -89,7 +89,6 @@ mod tests {
     use crate::model::{Hostname, NewRecord, RecordId, RecordPatch};
     use crate::reconcile::access::place::Place;
     use crate::reconcile::access::wanted::WantedApplication;
-    use crate::reconcile::plan::DeletedRecord;
 
     fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
         RecordOperation::Patch(RecordPatch {
@@ -133,17 +132,17 @@ mod tests {
             ttl: 1,
             comment: "".into(),
         });
-        let delete = |kind: &str| {
-            let subject = DeletedRecord { record_type: kind.into(), name: "x.a.example.com".into() };
-            RecordOperation::Delete(RecordId::new("id"), subject)
-        };
+        let delete = |name: Option<&str>| RecordOperation::Delete(RecordId::new("id"), name.map(Into::into));
         let end = "hostname=a.example.com";
         assert_eq!(line(&post), format!(r#"record created, target="content" {end}"#));
         assert_eq!(
             line(&patch(Some("content"), Some(true), Some("comment"))),
             format!(r#"record updated, target="content", comment="comment", proxied {end}"#)
         );
-        assert_eq!(line(&delete("CNAME")), format!("record deleted {end}"));
-        assert_eq!(line(&delete("TXT")), format!(r#"TXT record deleted, name="x.a.example.com" {end}"#));
+        assert_eq!(line(&delete(None)), format!("record deleted {end}"));
+        assert_eq!(
+            line(&delete(Some("x.a.example.com"))),
+            format!(r#"TXT record deleted, name="x.a.example.com" {end}"#)
+        );
     }
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
-pub use host_plan::{Adoption, DeletedRecord, HostPlan, PlannedEdit, RecordOperation, Stage};
+pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage};
 pub use planned::{Plan, TurnPosition};
 pub use request::{needed_by_plan, other_owner, tunnels_in_the_way};
 
@@ -44,29 +44,8 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Wanted(Box<str>, HostRequest),
+    Wanted(HostRequest),
     Planned(Box<HostPlan>),
-}
-
-impl TurnCandidate {
-    fn position(&self) -> TurnPosition {
-        match self {
-            Self::Wanted(name, _) => TurnPosition { is_withdrawn: false, hostname: name.clone() },
-            Self::Planned(host) => {
-                TurnPosition { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() }
-            }
-        }
-    }
-}
-
-/// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
-fn in_turn(candidates: Vec<TurnCandidate>, turn: &Turn<'_>) -> Vec<(TurnPosition, TurnCandidate)> {
-    let mut ordered: Vec<_> = candidates.into_iter().map(|one| (one.position(), one)).collect();
-    ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let before =
-        ordered.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));
-    ordered.rotate_left(before);
-    ordered
 }
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
@@ -79,15 +58,24 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (name, request) in by_hostname {
         if request.withdrawn.is_empty() {
-            candidates.push(TurnCandidate::Wanted(name, request));
+            let position = TurnPosition { is_withdrawn: false, hostname: name };
+            candidates.push((position, TurnCandidate::Wanted(request)));
         } else {
             deletions.extend(plan_host(&mut plan, &name, request, context));
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     let deletions = plan.without_mass_deletion(deletions, snapshot).into_iter();
-    candidates.extend(deletions.map(|host| TurnCandidate::Planned(host.into())));
-    plan.take_turn(in_turn(candidates, turn), turn.hostnames_max, context);
+    candidates.extend(deletions.map(|host| {
+        let position = TurnPosition { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() };
+        (position, TurnCandidate::Planned(host.into()))
+    }));
+    candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    // The candidates after the end of the previous turn come first.
+    let before =
+        candidates.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));
+    candidates.rotate_left(before);
+    plan.take_turn(candidates, turn.hostnames_max, context);
     unmet::replace_closings(&mut plan);
     unmet::replace_openings(&mut plan, snapshot);
     plan.refusals.sort_unstable();
@@ -116,11 +104,11 @@ impl Plan {
                 self.postponed.insert(position.hostname);
                 continue;
             }
-            self.end = Some(position);
             let host = match candidate {
                 TurnCandidate::Planned(host) => Some(*host),
-                TurnCandidate::Wanted(name, request) => plan_host(self, &name, request, context),
+                TurnCandidate::Wanted(request) => plan_host(self, &position.hostname, request, context),
             };
+            self.end = Some(position);
             let Some(host) = host else { continue };
             let paused = fingerprints::paused(&host, context.gate.snapshot, &context.gate.inputs.paused);
             if paused.is_empty() {

@@ -14,7 +14,7 @@ use super::Execution;
 use super::work::{Piece, Work, WriteTarget};
 use crate::cloudflare::Error;
 use crate::model::{RecordId, RecordPatch, ZoneId};
-use crate::reconcile::plan::{DeletedRecord, HostPlan, RecordOperation, Stage};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage};
 
 impl<'a> Execution<'a> {
     /// Corrects the stamps of hostnames whose rules were not written, and carries out `if_unwritable` operations.
@@ -57,10 +57,7 @@ impl<'a> Execution<'a> {
             match before.iter().find(|record| record.id == *id) {
                 _ if !claims.is_empty() || takes_over => patch(&comment),
                 Some(record) => patch(&record.comment),
-                None => {
-                    let subject = DeletedRecord { record_type: "CNAME".into(), name: host.hostname.clone() };
-                    RecordOperation::Delete(id.clone(), subject)
-                }
+                None => RecordOperation::Delete(id.clone(), None),
             }
         };
         stamped.iter().map(correction).collect()

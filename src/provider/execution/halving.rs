@@ -172,15 +172,14 @@ mod tests {
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
     use crate::provider::execution::work::Work;
-    use crate::reconcile::plan::{DeletedRecord, PlannedEdit, RecordOperation};
+    use crate::reconcile::plan::{PlannedEdit, RecordOperation};
 
     const TIME: Duration = Duration::from_secs(9);
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
     fn delete() -> RecordOperation {
-        let subject = DeletedRecord { record_type: "A".into(), name: "a.example.com".into() };
-        RecordOperation::Delete(RecordId::new("r1"), subject)
+        RecordOperation::Delete(RecordId::new("r1"), None)
     }
 
     #[test]

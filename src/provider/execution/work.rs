@@ -112,7 +112,6 @@ pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
 mod tests {
     use super::*;
     use crate::model::{NewRecord, RecordId};
-    use crate::reconcile::plan::DeletedRecord;
 
     fn post() -> RecordOperation {
         RecordOperation::Post(NewRecord {
@@ -126,8 +125,7 @@ mod tests {
     }
 
     fn delete() -> RecordOperation {
-        let subject = DeletedRecord { record_type: "A".into(), name: "a.example.com".into() };
-        RecordOperation::Delete(RecordId::new("r1"), subject)
+        RecordOperation::Delete(RecordId::new("r1"), None)
     }
 
     /// A full zone takes a record in place of another, because the deletions of a batch come first.

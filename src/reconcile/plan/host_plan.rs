@@ -135,7 +135,8 @@ impl HostPlan {
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
-    Delete(RecordId, DeletedRecord),
+    /// With the name of a registry's TXT record, which is not the hostname.
+    Delete(RecordId, Option<Box<str>>),
     /// Changes fields of a record.
     Patch(RecordPatch),
     Post(NewRecord),
@@ -151,11 +152,8 @@ impl RecordOperation {
     /// The operation in words, for a log line.
     pub(crate) fn log_text(&self) -> String {
         match self {
-            // A TXT record belongs to ExternalDNS's registry, under a name of its own.
-            Self::Delete(_, DeletedRecord { record_type, name }) if &**record_type == "TXT" => {
-                format!("TXT record deleted, name={name:?}")
-            }
-            Self::Delete(..) => "record deleted".to_owned(),
+            Self::Delete(_, Some(name)) => format!("TXT record deleted, name={name:?}"),
+            Self::Delete(_, None) => "record deleted".to_owned(),
             Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
                 let mut text = "record updated".to_owned();
                 for (field, value) in [("target", content), ("comment", comment)] {
@@ -171,17 +169,7 @@ impl RecordOperation {
     }
 
     pub(super) fn delete(record: &Record) -> Self {
-        let subject =
-            DeletedRecord { record_type: record.record_type.clone().into(), name: record.name.clone() };
-        Self::Delete(record.id.clone(), subject)
+        let is_txt = record.record_type == "TXT";
+        Self::Delete(record.id.clone(), is_txt.then(|| record.name.clone()))
     }
-}
-
-/// The deleted record as a log line names it, because its id means nothing to a reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeletedRecord {
-    /// `CNAME`, `TXT`, …
-    pub record_type: Box<str>,
-    /// The record's name. The name of a registry's TXT record is not the hostname.
-    pub name: Box<str>,
 }
