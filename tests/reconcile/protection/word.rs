@@ -57,13 +57,16 @@ fn the_refused_word_of_a_wildcard_opens_nothing_together_with_a_name_below_it() 
     );
 }
 
-/// The rule with the check stays, because a file of its `cloudflared` configures the tunnel.
+/// The first loop leads no visitor to the open rule. In the other case the rule with the check stays, because a file of
+/// its `cloudflared` configures the tunnel.
 #[test]
-fn nothing_is_said_to_open_while_the_rule_that_asks_for_a_login_cannot_be_deleted() {
+fn nothing_is_said_to_open_while_visitors_reach_the_rule_that_asks_for_a_login() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[required(NAME)]);
     let opened = [in_tunnel(at(NAME, "", OPEN), "office")];
-    for is_writable in [true, false] {
+    for (loops, is_writable) in [(0, true), (1, true), (1, false)] {
+        let mut cloudflare = cloudflare.clone();
+        (0..loops).for_each(|_| _ = cloudflare.run_loop(&opened, usize::MAX));
         let mut snapshot = cloudflare.snapshot();
         snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it is configured").writable = is_writable;
         let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
@@ -73,8 +76,8 @@ fn nothing_is_said_to_open_while_the_rule_that_asks_for_a_login_cannot_be_delete
                 plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>(),
                 plan.is_empty()
             ),
-            if is_writable { (1, false) } else { (0, true) },
-            "{plan:?}"
+            (usize::from(loops == 1 && is_writable), !is_writable),
+            "{loops} {is_writable} {plan:?}"
         );
     }
 }

@@ -121,7 +121,8 @@ pub(super) fn host_plan(
         dangling,
         comments,
         resource,
-        opened: decision.opened.clone(),
+        // Until the record is pointed to the wanted tunnel, visitors reach the old rules.
+        opened: if moving.repoint == Repoint::Later { Vec::new() } else { decision.opened.clone() },
     };
     Ok((plan, refusals))
 }
