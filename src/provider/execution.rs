@@ -45,8 +45,10 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The tunnels that failed before and can be written now, until the first write of this run.
-    probed: BTreeSet<WriteTarget<'a>>,
+    /// The targets that were written to.
+    touched: BTreeSet<WriteTarget<'a>>,
+    /// The targets with pieces that were neither written nor refused.
+    undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
     /// The zones whose quota of records is used up, with Cloudflare's answer.
@@ -91,7 +93,8 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
-        probed: BTreeSet::new(),
+        touched: BTreeSet::new(),
+        undecided: BTreeSet::new(),
         search_writes: 0,
         full_zones: BTreeMap::new(),
     };
@@ -100,12 +103,14 @@ pub(super) fn run<'a>(
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_stamps();
-    let Execution { memory, mut ledger, probed, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, touched, undecided, search_writes, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error, search_writes > 0);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
-    probed.iter().for_each(|target| memory.targets.forget(target.id()));
+    for target in touched.difference(&undecided) {
+        memory.targets.forget(target.id());
+    }
     ledger.result
 }
 
@@ -131,7 +136,7 @@ impl<'a> Execution<'a> {
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.state.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
-                    self.probed.insert(WriteTarget::Tunnel(tunnel));
+                    self.touched.insert(WriteTarget::Tunnel(tunnel));
                     continue;
                 }
                 Err(Stop::Target(reason)) => reason,
@@ -199,11 +204,10 @@ impl<'a> Execution<'a> {
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
-        self.probed.remove(&target);
+        self.touched.insert(target);
         loop {
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
-                self.memory.targets.forget(target.id());
                 return Ok(());
             }
             if let WriteTarget::Zone(zone) = target
@@ -224,7 +228,10 @@ impl<'a> Execution<'a> {
                 }
                 Ok(()) => continue,
                 Err(Stop::Target(reason)) => reason,
-                Err(Stop::Run(error)) => return Err(error),
+                Err(Stop::Run(error)) => {
+                    self.undecided.insert(target);
+                    return Err(error);
+                }
             };
             let rest = halving.undecided();
             if matches!(reason, Reason::Failed(_)) {
@@ -234,6 +241,9 @@ impl<'a> Execution<'a> {
                 }
                 let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
                 self.set_failing(target, hostnames, &reason);
+            }
+            if !rest.is_empty() {
+                self.undecided.insert(target);
             }
             self.ledger.give_up_all(&rest, &reason);
             return Ok(());
