@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use self::batches::RecordQuotas;
 use self::halving::Halving;
 use self::ledger::{Ending, Ledger, RunResult};
 use self::work::{Piece, Step, WriteTarget, steps};
@@ -21,7 +22,7 @@ use crate::cloudflare::{Error, ErrorResponse};
 use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId, ZoneId};
+use crate::model::{LogLine, TunnelId};
 use crate::provider::resolution::Resolved;
 use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
@@ -51,8 +52,7 @@ struct Execution<'a> {
     undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
-    /// The zones whose quota of records is used up, with Cloudflare's answer.
-    full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
+    quotas: RecordQuotas,
 }
 
 /// The result of a write.
@@ -96,7 +96,7 @@ pub(super) fn run<'a>(
         touched: BTreeSet::new(),
         undecided: BTreeSet::new(),
         search_writes: 0,
-        full_zones: BTreeMap::new(),
+        quotas: RecordQuotas::of(snapshot),
     };
     let outcome = execution
         .run_stages(&others)
@@ -211,7 +211,7 @@ impl<'a> Execution<'a> {
                 return Ok(());
             }
             if let WriteTarget::Zone(zone) = target
-                && let Some(answer) = self.full_zones.get(zone).cloned()
+                && let Some(answer) = self.quotas.full(zone).cloned()
                 && sent.iter().all(Piece::grows)
             {
                 self.note_rejected(step, &sent, &answer);
@@ -340,23 +340,18 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
-        let full = match step.target {
-            WriteTarget::Zone(zone) if answer.is_record_quota() => Some(zone),
+        let quota = match step.target {
+            WriteTarget::Zone(zone) if answer.is_record_quota() => {
+                text.push_str(ZONE_IS_FULL);
+                Some((zone.clone(), self.quotas.note_full(zone, answer)))
+            }
             _ => None,
         };
-        if let Some(zone) = full {
-            text.push_str(ZONE_IS_FULL);
-            self.full_zones.insert(zone, answer.clone());
-        }
         let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            match full {
-                // The zone may have room in the next loop.
-                Some(_) => history.note_failure(piece.fingerprint(), now),
-                None => history.note_rejected(piece.fingerprint(), reason.clone(), now),
-            }
+            self.memory.write_history.note_rejected(piece.fingerprint(), reason.clone(), quota.clone(), now);
         }
     }
 

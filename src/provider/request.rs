@@ -222,7 +222,7 @@ impl ApplyRequest<'_> {
             (tunnel, deleted)
         };
         PlanInputs {
-            paused: self.memory.write_history.paused_contents(state.clock().now()),
+            paused: self.memory.write_history.paused_contents(snapshot, state.clock().now()),
             deletion_by_tunnel: inserted(existences.into_iter().map(is_deleted)),
             unfinished: self.memory.unfinished.clone(),
             is_dry_run: state.is_dry_run(),
@@ -264,7 +264,7 @@ impl ApplyRequest<'_> {
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        history.note_rejected(content, reason.clone(), now);
+                        history.note_rejected(content, reason.clone(), None, now);
                     }
                     failed.push((write.place.clone(), reason));
                 }

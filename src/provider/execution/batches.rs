@@ -1,15 +1,19 @@
 //! Writes records in batches. Cloudflare applies a batch completely or not at all.
 
+use std::collections::BTreeMap;
+
 use log::Level;
 
 use super::Execution;
 use super::work::{Piece, WriteTarget, batch_of};
-use crate::cloudflare::Error;
+use crate::cloudflare::{Error, ErrorResponse};
+use crate::collections::inserted;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
-use crate::reconcile::plan::Stage;
+use crate::reconcile::plan::{RecordOperation, Stage};
+use crate::reconcile::snapshot::Snapshot;
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -40,7 +44,7 @@ impl Execution<'_> {
                 let now = self.state.clock().now();
                 self.state.reader.newest().note_batch(&batch.deletes, &written, now);
                 self.ledger.note_batch(stage, pieces, &written);
-                self.report(pieces);
+                self.report(zone, pieces);
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
@@ -72,12 +76,50 @@ impl Execution<'_> {
     }
 
     /// Logs and counts the operations.
-    fn report(&self, pieces: &[Piece<'_>]) {
+    fn report(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
         for piece in pieces {
             for operation in piece.operations() {
                 let line = describe_operation(piece.hostname, operation);
                 self.state.reporter.log_change(operation.label_value(), &line);
+                self.quotas.count(zone, operation);
             }
+        }
+    }
+}
+
+/// What one run knows of the zones' quotas of records.
+#[derive(Debug)]
+pub(super) struct RecordQuotas {
+    /// The number of records of each zone.
+    counts: BTreeMap<ZoneId, usize>,
+    /// The zones whose quota is used up, with Cloudflare's answer.
+    full: BTreeMap<ZoneId, ErrorResponse>,
+}
+
+impl RecordQuotas {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let counts = snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len()));
+        Self { counts: inserted(counts), full: BTreeMap::new() }
+    }
+
+    /// The answer that said that the zone's quota is used up.
+    pub(super) fn full(&self, zone: &ZoneId) -> Option<&ErrorResponse> {
+        self.full.get(zone)
+    }
+
+    /// Notes that the zone's quota is used up, and returns the number of the zone's records.
+    pub(super) fn note_full(&mut self, zone: &ZoneId, answer: &ErrorResponse) -> usize {
+        self.full.insert(zone.clone(), answer.clone());
+        self.counts.get(zone).copied().unwrap_or_default()
+    }
+
+    /// Counts an operation that is done.
+    fn count(&mut self, zone: &ZoneId, operation: &RecordOperation) {
+        let Some(count) = self.counts.get_mut(zone) else { return };
+        match operation {
+            RecordOperation::Post(_) => *count += 1,
+            RecordOperation::Delete(..) => *count = count.saturating_sub(1),
+            RecordOperation::Patch(_) => {}
         }
     }
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::collections::inserted;
 use crate::limits;
+use crate::model::ZoneId;
 use crate::reconcile::plan::Write;
 use crate::reconcile::reason::Reason;
+use crate::reconcile::snapshot::Snapshot;
 
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
@@ -35,11 +37,14 @@ struct Remembered {
 enum State {
     /// The content failed for a reason that may be over, so it is sent, after all other content.
     Failed,
-    /// The content is not sent before the pause ends.
-    Paused { content: u64, pause: Pause },
+    /// The content is not sent before the pause ends, or before the full zone has room.
+    Paused { content: u64, quota: Option<Quota>, pause: Pause },
     /// The content that was written recently.
     Written { content: u64 },
 }
+
+/// The zone that was full, and its number of records.
+pub(crate) type Quota = (ZoneId, usize);
 
 #[derive(Debug)]
 pub(super) struct Pause {
@@ -50,10 +55,12 @@ pub(super) struct Pause {
 
 impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
-    pub(crate) fn paused_contents(&self, now: Instant) -> BTreeMap<u64, Reason> {
+    pub(crate) fn paused_contents(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
         inserted(self.0.values().filter_map(|write| match &write.state {
-            State::Paused { content, pause } => Some((*content, pause.reason(now)?)),
-            State::Failed | State::Written { .. } => None,
+            State::Paused { content, quota, pause } if !has_room(quota.as_ref(), snapshot) => {
+                Some((*content, pause.reason(now)?))
+            }
+            State::Failed | State::Paused { .. } | State::Written { .. } => None,
         }))
     }
 
@@ -63,8 +70,8 @@ impl WriteHistory {
     }
 
     /// Pauses content that Cloudflare refused when the content was sent alone.
-    pub(crate) fn note_rejected(&mut self, content: u64, reason: Reason, now: Instant) {
-        self.pause(content, content, reason, now);
+    pub(crate) fn note_rejected(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        self.pause(content, content, reason, quota, now);
     }
 
     /// Notes content that was sent alone and failed for a reason that may be over.
@@ -86,7 +93,7 @@ impl WriteHistory {
             State::Paused { content, .. } => content == write.content_fingerprint,
         });
         if is_repeated {
-            return self.pause(write.key, write.content_fingerprint, write.not_kept(), now);
+            return self.pause(write.key, write.content_fingerprint, write.not_kept(), None, now);
         }
         let state = State::Written { content: write.content_fingerprint };
         self.0.insert(write.key, Remembered { state, forget_at: now + REPEATED_WRITES_APART_MAX });
@@ -106,14 +113,14 @@ impl WriteHistory {
         }
     }
 
-    fn pause(&mut self, key: u64, content: u64, reason: Reason, now: Instant) {
+    fn pause(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
         let earlier = self.0.get(&key).and_then(|write| match &write.state {
             State::Paused { content: paused, pause, .. } if *paused == content => Some(pause),
             _ => None,
         });
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
-        self.0.insert(key, Remembered { state: State::Paused { content, pause }, forget_at });
+        self.0.insert(key, Remembered { state: State::Paused { content, quota, pause }, forget_at });
     }
 }
 
@@ -135,9 +142,17 @@ impl Pause {
     }
 }
 
+/// True if a zone that was full has fewer records now.
+fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
+    quota.is_some_and(|(full, records)| {
+        snapshot.zone(full).is_some_and(|zone| zone.records().len() < *records)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::snapshot;
     use crate::provider::memory::year;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -160,7 +175,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_paused = paused.paused_contents(now).contains_key(&1);
+            let is_paused = paused.paused_contents(&snapshot(), now).contains_key(&1);
             if !is_paused {
                 send(&mut paused, now);
             }
@@ -172,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.note_rejected(1, no(), now));
+        let tries = sent(240, |paused, now| paused.note_rejected(1, no(), None, now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -189,7 +204,7 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             paused.note_written(&write(1, 1), start);
             paused.note_written(&write(1, 1), again);
-            let reasons = paused.paused_contents(again);
+            let reasons = paused.paused_contents(&snapshot(), again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
@@ -197,7 +212,8 @@ mod tests {
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let holds = |paused: &WriteHistory, content| paused.paused_contents(now).contains_key(&content);
+        let holds =
+            |paused: &WriteHistory, content| paused.paused_contents(&snapshot(), now).contains_key(&content);
         for _ in 0..5 {
             paused.note_written(&write(1, 1), now);
             paused.note_written(&write(1, 2), now);
@@ -212,14 +228,15 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let is_paused = |paused: &WriteHistory, now| paused.paused_contents(now).contains_key(&1);
-        paused.note_rejected(1, no(), now);
-        paused.note_rejected(1, no(), now);
+        let is_paused =
+            |paused: &WriteHistory, now| paused.paused_contents(&snapshot(), now).contains_key(&1);
+        paused.note_rejected(1, no(), None, now);
+        paused.note_rejected(1, no(), None, now);
         paused.forget(2);
         assert!(is_paused(&paused, now) && paused.has_failed(1));
         paused.forget(1);
         assert!(!is_paused(&paused, now) && !paused.has_failed(1));
-        paused.note_rejected(1, no(), now);
+        paused.note_rejected(1, no(), None, now);
         assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
         assert!(paused.has_failed(1), "it is still tried apart");
     }
@@ -228,16 +245,16 @@ mod tests {
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_failure(1, now);
-        assert!(paused.has_failed(1) && paused.paused_contents(now).is_empty());
-        paused.note_rejected(2, no(), now);
+        assert!(paused.has_failed(1) && paused.paused_contents(&snapshot(), now).is_empty());
+        paused.note_rejected(2, no(), None, now);
         paused.note_failure(2, now);
-        assert_eq!(paused.paused_contents(now), [(2, no())].into());
+        assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
     }
 
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_rejected(1, no(), now);
+        paused.note_rejected(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
         assert_eq!(paused.0.len(), 1);
@@ -251,7 +268,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         for number in 0..36 {
             let now = start + MINUTE * number;
-            (0..640).for_each(|rule| paused.note_rejected(u64::from(number * 640 + rule), no(), now));
+            (0..640).for_each(|rule| paused.note_rejected(u64::from(number * 640 + rule), no(), None, now));
             paused.tidy(now);
             assert!(paused.0.len() <= WRITES_MAX);
         }
@@ -266,7 +283,7 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.note_rejected(3 * number, no(), now);
+            paused.note_rejected(3 * number, no(), None, now);
             paused.note_failure(3 * number + 1, now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
