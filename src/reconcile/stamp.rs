@@ -198,8 +198,9 @@ impl Stamp {
                 Some(("h", value)) if Digest::parse(value).is_some() => {
                     stamp.hostname_code = Digest::parse(value)
                 }
-                Some(("ns", value)) if stamp.namespace.is_none() => {
-                    stamp.namespace = Some(NamespaceCode(value.into()))
+                // Of several such fields, which only a person writes, the first one counts.
+                Some(("ns", value)) => {
+                    stamp.namespace.get_or_insert_with(|| NamespaceCode(value.into()));
                 }
                 _ => stamp.other_fields.push(field.into()),
             }
@@ -230,9 +231,9 @@ impl Stamp {
         Self { claims: Claims::default(), resource: None, namespace: None, ..self.clone() }
     }
 
-    /// True for a [`released`](Self::released) stamp.
+    /// True for a [`released`](Self::released) stamp, even if a refused endpoint marked it as protected since.
     pub fn is_released(&self) -> bool {
-        self.claims == Claims::default() && self.resource.is_none() && self.namespace.is_none()
+        self.claims.is_empty() && self.resource.is_none() && self.namespace.is_none()
     }
 
     /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason
@@ -450,6 +451,9 @@ mod tests {
         let comment = stamp.render(100).expect("it fits");
         assert_eq!(comment, "external-dns owner=a rules=- later=1 ns=h6q2");
         assert_eq!(Stamp::parse(&comment), Some(stamp));
+        // A second field would be the first one in the next comment.
+        let twice = Stamp::parse(&format!("{comment} ns=bank")).expect("it is ours");
+        assert_eq!(twice.render(100), Some(comment));
     }
 
     #[test]

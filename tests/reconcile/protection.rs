@@ -16,7 +16,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, adjust, tunnel_id};
-use test_support::harness::endpoint;
+use test_support::harness::{endpoint, endpoint_of};
 
 use crate::access_guard::application;
 

@@ -202,3 +202,27 @@ fn a_path_whose_hostname_keeps_its_record_for_a_foreign_rule_leaves_no_applicati
         cloudflare.records
     );
 }
+
+/// A wildcard with a login is above it, so an object with a mistake marks the comment, which names no namespace.
+#[test]
+fn a_record_that_is_kept_for_a_foreign_rule_is_of_no_namespace_although_it_is_protected() {
+    let theirs = r#"{"hostname":"app.example.com","path":"^/theirs$","service":"http://theirs:80"}"#;
+    let by = |namespace: &str, host: &str, said: &[(&str, &str)]| {
+        let service = format!("http://web.{namespace}.svc:80");
+        let properties = [&[("tunnel-service", &*service)], said].concat();
+        endpoint_of(&format!("ingress/{namespace}/web"), host, &properties)
+    };
+    let mut cloudflare = cloudflare();
+    cloudflare.namespace_guard = true;
+    cloudflare.access_policies = Some(vec!["staff".into()]);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.to_owned()));
+    let wildcard = by("shop", "*.example.com", &[("access-policy", "staff"), ("tunnel-wildcard", "true")]);
+    settle(&mut cloudflare, &[wildcard.clone(), by("shop", NAME, &[])]);
+    settle(&mut cloudflare, std::slice::from_ref(&wildcard));
+    assert_eq!(cloudflare.records.len(), 2, "{:?}", cloudflare.records);
+    settle(&mut cloudflare, &[wildcard.clone(), by("blog", NAME, &[("origin-connect-timeout", "soon")])]);
+    let plan = settle(&mut cloudflare, &[wildcard, by("blog", NAME, &[])]);
+    assert_eq!(labels(&plan), [""; 0], "{:?}", cloudflare.records);
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules();
+    assert!(rules.iter().any(|rule| rule.service() == "http://web.blog.svc:80"));
+}
