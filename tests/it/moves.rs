@@ -6,10 +6,10 @@
 use std::slice;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText, Visit};
+use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText, Token, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::{Value, json};
-use test_support::harness::{endpoint_of, published};
+use test_support::harness::{TOKEN, endpoint_of, published};
 
 use crate::shared_account::SharedAccount;
 use crate::simulation::{AGES, Pace, Simulation, Writes};
@@ -95,6 +95,33 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").lagging_at = None);
     run(&mut simulation, &desired).0.ok();
     assert_eq!(tunnel_of(&simulation, host), "office");
+}
+
+/// The rule that is left in the old tunnel requires a login by itself.
+#[test]
+fn a_hostname_that_opens_and_moves_in_one_edit_is_not_closed_again() {
+    let host = "opens.example.org";
+    let asks = |tunnel: &str, access: &[(&str, &str)]| {
+        let properties = [&[("tunnel-service", "http://web:80"), ("tunnel", tunnel)], access].concat();
+        endpoint_of("ingress/shop/web", host, &properties)
+    };
+    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+    let mut simulation = simulation(&[0]);
+    simulation.account.cloudflare().edit(|cloudflare| {
+        cloudflare.set_up_access("my-team");
+        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+    });
+    simulation.run_to_rest(&[asks("home", &check)]).expect("published");
+    assert!(!simulation.account.cloudflare().visit(host, "/").is_served());
+    let opened = [asks("office", &[("access-policy", "none")])];
+    let mut served = Vec::new();
+    for _ in 0..8 {
+        run(&mut simulation, &opened).0.ok();
+        served.push(simulation.account.cloudflare().visit(host, "/").is_served());
+        simulation.pass(20);
+    }
+    assert!(served.is_sorted() && served.ends_with(&[true]), "{served:?}");
+    assert_eq!((tunnel_of(&simulation, host), rules_at_home(&simulation, host)), ("office".to_owned(), 0));
 }
 
 #[test]

@@ -141,6 +141,9 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtecti
     let tunnel = target.as_ref().filter(|_| path.is_some());
     // Until the record points to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
     let is_moving = target != protection.snapshot.visited_tunnel(protection.hostname.as_str());
-    protection.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
+    // A rule of ours that is left in another tunnel gives its check to an endpoint that says nothing of Access.
+    let own = protection.snapshot.own_rules_of(protection.hostname, |rule| rule.path() == path);
+    protection.own_rule(path, tunnel).is_some()
+        && !own.iter().any(|(_, rule)| rule.requires_access())
         && (!is_moving || protection.check(path).is_none())
 }

@@ -57,16 +57,17 @@ fn the_refused_word_of_a_wildcard_opens_nothing_together_with_a_name_below_it() 
     );
 }
 
-/// The first loop leads no visitor to the open rule. In the other case the rule with the check stays, because a file of
-/// its `cloudflared` configures the tunnel.
+/// The first loop leads no visitor to the open rule, and the third one only deletes the old rule. In the last case the
+/// rule with the check stays, because a file of its `cloudflared` configures the tunnel.
 #[test]
 fn nothing_is_said_to_open_while_visitors_reach_the_rule_that_asks_for_a_login() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[required(NAME)]);
     let opened = [in_tunnel(at(NAME, "", OPEN), "office")];
-    for (loops, is_writable) in [(0, true), (1, true), (1, false)] {
+    for (loops, is_writable) in [(0, true), (1, true), (2, true), (1, false)] {
         let mut cloudflare = cloudflare.clone();
         (0..loops).for_each(|_| _ = cloudflare.run_loop(&opened, usize::MAX));
+        cloudflare.pass(3_600);
         let mut snapshot = cloudflare.snapshot();
         snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it is configured").writable = is_writable;
         let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
@@ -80,6 +81,22 @@ fn nothing_is_said_to_open_while_visitors_reach_the_rule_that_asks_for_a_login()
             "{loops} {is_writable} {plan:?}"
         );
     }
+}
+
+/// While the old rule stood, its check was copied to the new one, and the hostname was closed for two loops.
+#[test]
+fn a_hostname_that_opens_and_moves_in_one_edit_stays_open_once_it_is() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required(NAME)]);
+    let opened = [in_tunnel(at(NAME, "", OPEN), "office")];
+    for nth in 0..5 {
+        run(&mut cloudflare, &opened);
+        let visited = cloudflare.snapshot().visited_tunnel(NAME).expect("it is published");
+        let document = cloudflare.document(&visited);
+        let rule = document.rules().iter().find(|rule| rule.hostname() == NAME).expect("it is published");
+        assert_eq!((visited == tunnel_id(OFFICE), rule.requires_access()), (nth > 0, nth == 0), "loop {nth}");
+    }
+    assert_rest(&cloudflare, &opened);
 }
 
 /// The new rule would ask for tokens of the application that goes, and refuse every visitor.

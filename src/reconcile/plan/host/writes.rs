@@ -103,6 +103,13 @@ pub(super) fn host_plan(
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
+    let opens = match moving.repoint {
+        // Visitors still reach the old rules.
+        Repoint::Later => false,
+        // The deletion of old rules in another tunnel opens nothing.
+        Repoint::NotNeeded => !moving.puts.is_empty(),
+        Repoint::InStamp | Repoint::InUnstamp => true,
+    };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
     let refusals = moving.waiting(host).into_iter().chain(early).map(refusal).collect();
@@ -121,8 +128,7 @@ pub(super) fn host_plan(
         dangling,
         comments,
         resource,
-        // Until the record is pointed to the wanted tunnel, visitors reach the old rules.
-        opened: if moving.repoint == Repoint::Later { Vec::new() } else { decision.opened.clone() },
+        opened: if opens { decision.opened.clone() } else { Vec::new() },
     };
     Ok((plan, refusals))
 }
