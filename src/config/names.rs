@@ -71,8 +71,8 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
     let is_of_ours = begins_with(&PREFIXES);
     let may_be_ours = is_of_ours || begins_with(&SHARED_PREFIXES);
     // A short name may have fewer edits, because two edits turn HOST into PORT.
-    let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
-    let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
+    let edits_max_of = |name: &str| (name.len() / 3).min(MISSPELLING_MAX_EDITS);
+    let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max_of(name) };
     // A shorter name of the setting, or one with its words in another order. A single word may be any program's.
     let words = folded.strip_prefix("CF_").unwrap_or(&folded);
     let has_its_words = |known: &&str| {
@@ -86,7 +86,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
         .map(|setting| setting.variable)
         .find(has_its_words)
         .or_else(|| nearest(&folded, known, edits_max))
-        .or_else(|| nearest(words, variables(), (words.len() / 3).min(MISSPELLING_MAX_EDITS)));
+        .or_else(|| nearest(words, variables(), edits_max_of(words)));
     let is_restriction =
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));

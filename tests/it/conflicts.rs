@@ -218,24 +218,29 @@ fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
     }
 }
 
+/// What a rule says that requires a login by itself.
+const CHECK: [(&str, &str); 3] =
+    [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+
+const X: &str = "x.example.com";
+
+fn on_x(object: &str, said: &[(&str, &str)]) -> Endpoint {
+    of(object, endpoint(X, &[&[("tunnel-service", "http://web:80")], said].concat()))
+}
+
 /// The last part of the expression is open, and what stands in front of that part is not.
 #[test]
 fn a_path_with_a_login_stays_in_front_of_a_wider_prefix() {
     let harness = Harness::new();
     let program = harness.start();
-    let host = "x.example.com";
-    let at = |object: &str, said: &[(&str, &str)]| {
-        of(object, endpoint(host, &[&[("tunnel-service", "http://web:80")], said].concat()))
-    };
-    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
-    let admin = at("ingress/n/admin", &[&check[..], &[("tunnel-path", "^/api(/v1|/v2)/admin.*")]].concat());
-    let prefix = at("ingress/n/api", &[("tunnel-path-prefix", "/api")]);
+    let admin = on_x("ingress/n/admin", &[&CHECK[..], &[("tunnel-path", "^/api(/v1|/v2)/admin.*")]].concat());
+    let prefix = on_x("ingress/n/api", &[("tunnel-path-prefix", "/api")]);
     for desired in [vec![admin.clone()], vec![admin, prefix]] {
         run(&program, &desired);
-        let visit = harness.cloudflare.visit(host, "/api/v1/admin");
+        let visit = harness.cloudflare.visit(X, "/api/v1/admin");
         assert!(!visit.is_served(), "{visit}");
     }
-    assert_eq!(harness.service_at(host, "/api/v1"), "http://web:80");
+    assert_eq!(harness.service_at(X, "/api/v1"), "http://web:80");
 }
 
 /// The login is required by its rule alone, and the expression matches all paths of the prefix.
@@ -243,16 +248,11 @@ fn a_path_with_a_login_stays_in_front_of_a_wider_prefix() {
 fn a_prefix_with_a_login_stays_in_front_of_an_expression_that_is_as_wide() {
     let harness = Harness::new();
     let program = harness.start();
-    let host = "x.example.com";
-    let at = |object: &str, said: &[(&str, &str)]| {
-        of(object, endpoint(host, &[&[("tunnel-service", "http://web:80")], said].concat()))
-    };
-    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
-    let prefix = at("ingress/n/api", &[&check[..], &[("tunnel-path-prefix", "/api")]].concat());
-    let open = at("ingress/n/open", &[("tunnel-path", "^/api(/.*)?$")]);
+    let prefix = on_x("ingress/n/api", &[&CHECK[..], &[("tunnel-path-prefix", "/api")]].concat());
+    let open = on_x("ingress/n/open", &[("tunnel-path", "^/api(/.*)?$")]);
     run(&program, &[prefix, open]);
     for path in ["/api", "/api/", "/api/v1"] {
-        let visit = harness.cloudflare.visit(host, path);
+        let visit = harness.cloudflare.visit(X, path);
         assert!(!visit.is_served(), "{path}: {visit}");
     }
 }
@@ -263,9 +263,8 @@ fn a_prefix_with_a_login_stays_in_front_of_an_expression_that_is_as_wide() {
 fn a_path_that_is_reworded_keeps_its_rule_while_its_new_rule_is_refused() {
     let harness = Harness::new();
     let program = harness.start();
-    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
     let login = [("tunnel-service", "http://login:80"), ("tunnel-path", "^/admin")];
-    let login = of("ingress/n/wild", endpoint("*.example.com", &[&login[..], &check].concat()));
+    let login = of("ingress/n/wild", endpoint("*.example.com", &[&login[..], &CHECK].concat()));
     let host = "x.example.com";
     run(&program, &[login.clone(), object("ingress/n/web", host, "http://web:80")]);
     let mut rules = harness.rules();

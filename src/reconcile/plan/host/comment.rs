@@ -109,9 +109,10 @@ impl Comments {
     }
 
     fn naming(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
-        let stamp = match self.is_withdrawal && claims.is_empty() {
-            true => self.stamp.released(),
-            false => self.stamp.claiming(claims.clone(), namespace),
+        let stamp = if self.is_withdrawal && claims.is_empty() {
+            self.stamp.released()
+        } else {
+            self.stamp.claiming(claims.clone(), namespace)
         };
         let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
         stamp.render(self.limit_bytes).or_else(cut).map(Into::into)

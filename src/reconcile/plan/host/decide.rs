@@ -4,7 +4,6 @@
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a
 //!   creation and a deletion, and may send another object's endpoint in place of the one that is deleted.
 
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::Host;
@@ -12,6 +11,7 @@ use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
@@ -168,13 +168,15 @@ fn refused_now(
 ) -> Vec<(usize, Reason)> {
     let possible = accepted_of(wanted);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
-    let opened_by = LazyCell::new(|| obstacle::opened_by(host, &tunnel, &possible));
+    let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
+    let opened_by = HostProtection::of(&host.hostname, host.snapshot()).opened_by(&tunnel, &published);
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        match obstacle::obstacle(host, &tunnel, gated, &opened_by).or_else(|| refused_beside(&refused, one)) {
+        let obstacle = obstacle::obstacle(host, &tunnel, gated, opened_by.as_deref());
+        match obstacle.or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),
         }
@@ -208,10 +210,8 @@ fn refused_by_object(wanted: &[Wanted<Gated>]) -> Vec<&Wanted<Gated>> {
 /// The reason if another endpoint of the same object is refused: the published rules would receive its requests.
 fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
-    let is_waited_for = |reason: &Reason| {
-        let is_opening = matches!(reason, Reason::OpensToo { .. });
-        is_opening && one.first_write().is_some()
-    };
+    let is_waited_for =
+        |reason: &Reason| matches!(reason, Reason::OpensToo { .. }) && one.first_write().is_some();
     let start = refused.partition_point(|other| other.resource < one.resource);
     let beside = refused.get(start..)?.iter().take_while(|other| other.resource == one.resource);
     let mut beside =

@@ -1,24 +1,21 @@
 //! Finds the obstacles to an endpoint, such as foreign records and rules.
 
-use std::cell::LazyCell;
-
 use super::adoption;
 use super::{Host, HostRule, Ownership};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::reason::{Reason, RecordKind};
 use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
-/// object is refused. `opened_by` is the result of [`opened_by`], which is the same for all endpoints.
+/// object is refused. `opened_by` is the rule there that would answer, without a login, visitors that need a login now.
 pub(super) fn obstacle(
     host: &Host<'_>,
     tunnel: &TunnelId,
     gated: &Gated,
-    opened_by: &LazyCell<Option<String>, impl FnOnce() -> Option<String>>,
+    opened_by: Option<&str>,
 ) -> Option<Reason> {
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));
@@ -32,20 +29,14 @@ pub(super) fn obstacle(
     if !host.snapshot().tunnels.contains_key(tunnel) {
         return Some(Reason::TunnelGone { tunnel: tunnel.clone() });
     }
-    if let Some(rule) = &**opened_by {
-        return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
+    if let Some(rule) = opened_by {
+        return Some(Reason::WouldOpen { by: Some(rule.into()) });
     }
     let rule = gated.publication().rule.as_ref()?;
     if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     of_rule(host, tunnel, rule)
-}
-
-/// The foreign rule that would answer, without a login, visitors that need a login now.
-pub(super) fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[&Gated]) -> Option<String> {
-    let published: Vec<_> = all.iter().map(|gated| gated.publication()).collect();
-    HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
 }
 
 /// The obstacle to a rule in the tunnel's document.
