@@ -253,3 +253,27 @@ fn however_many_hostnames_a_tunnel_refuses_no_stamp_names_their_rules() {
     program.external_dns().run_loop(&hostnames).expect("published");
     assert_eq!(harness.cloudflare.records(&harness.zone).len(), records.len() + hostnames.len());
 }
+
+/// Its first step completes in each loop, because there is always something new.
+#[test]
+fn a_zone_whose_last_step_fails_is_told_of_once_and_read_once_in_a_loop() {
+    let account = SharedAccount::new();
+    let program = account.harness.start();
+    let goes = published("goes.example.com", "http://web:80");
+    program.external_dns().run_loop(std::slice::from_ref(&goes)).expect("published");
+    account.cloudflare().fault_every(Matcher::batch().with_body("\"deletes\""), Fault::Reset);
+    let mut readings = Vec::new();
+    for number in 0..4 {
+        account.cloudflare().take_calls();
+        let new: Vec<Endpoint> = (0..=number)
+            .map(|number| published(&format!("new{number}.example.com"), "http://web:80"))
+            .collect();
+        program.external_dns().run_loop(&new).expect_err("the record is still there");
+        let calls = account.cloudflare().take_calls();
+        let list = format!("/zones/{}/dns_records", account.harness.zone);
+        readings
+            .push(calls.iter().filter(|call| call.method == "GET" && call.path.starts_with(&list)).count());
+    }
+    assert_eq!(readings[1..], [2; 3], "{readings:?}");
+    assert_eq!(account.harness.log.lines_with(&["WARN", "may or may not have been done"]).len(), 1);
+}
