@@ -202,7 +202,7 @@ loops-renew:
 
 # Documents' examples, deploy/ and the quick start on Kubernetes' own API server. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
-cluster: (go-test 'cluster' '-timeout 60m -parallel 6')
+cluster: (go-test 'cluster' '-timeout 60m -parallel 12')
 
 # What the environment names is there. The tests would look only once everything else is built, and each from its folder.
 [private]
