@@ -7,7 +7,6 @@ use log::warn;
 
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
-use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
@@ -22,7 +21,6 @@ use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::snapshot_reader::Existence;
 use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, content_fingerprints, writes_of};
@@ -212,20 +210,11 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let Self { state, resolved, .. } = self;
-        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
-        let existences = state.reader.existences(&resolved.account, tunnels, self.look_deadline());
-        let is_deleted = |(tunnel, existence): (TunnelId, Result<Existence, Error>)| {
-            let deleted = existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
-                format!("the record points to tunnel {tunnel}, which may have been deleted: {error}")
-            });
-            (tunnel, deleted)
-        };
+        let (memory, now) = (&self.memory, self.state.clock().now());
         PlanInputs {
-            paused: self.memory.write_history.paused_contents(snapshot, state.clock().now()),
-            deletion_by_tunnel: inserted(existences.into_iter().map(is_deleted)),
-            unfinished: self.memory.unfinished.clone(),
-            is_dry_run: state.is_dry_run(),
+            paused: memory.write_history.paused_contents(snapshot, now),
+            unfinished: memory.unfinished.clone(),
+            is_dry_run: self.state.is_dry_run(),
             ..PlanInputs::default()
         }
     }

@@ -14,7 +14,7 @@ use crate::locks::lock;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::{Freshness, Newest};
-use crate::provider::parallel::{in_parallel, try_in_parallel};
+use crate::provider::parallel::try_in_parallel;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -39,16 +39,6 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// Whether the account has a tunnel that is not configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existence {
-    /// Also if the token may not look up the tunnel, because an error does not prove that the tunnel was deleted.
-    Present,
-    Deleted,
-    /// The account never had the tunnel.
-    Never,
-}
-
 /// A tunnel's configuration as it was read.
 pub(super) struct ReadConfiguration {
     pub(super) document: Document,
@@ -68,7 +58,8 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    existence_by_tunnel: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
+    /// Whether tunnels that are not configured exist, and the time at which each was looked up.
+    unconfigured: Mutex<BTreeMap<TunnelId, (bool, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -80,7 +71,7 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            existence_by_tunnel: Mutex::default(),
+            unconfigured: Mutex::default(),
         }
     }
 
@@ -217,7 +208,8 @@ impl SnapshotReader {
         Ok(ReadConfiguration { document, version, is_locally_managed, freshness })
     }
 
-    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.
+    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is
+    /// remembered for ten minutes.
     fn unconfigured_tunnels(
         &self,
         account: &AccountId,
@@ -230,42 +222,27 @@ impl SnapshotReader {
             let is_elsewhere = !snapshot.settings.is_configured(&tunnel);
             (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
         });
-        let mut live = BTreeSet::new();
-        for (tunnel, existence) in self.existences(account, inserted(candidates), deadline) {
-            if existence.map_err(failed(format!("tunnel {tunnel}")))? == Existence::Present {
-                live.insert(tunnel);
-            }
-        }
-        Ok(live)
-    }
-
-    /// Looks up tunnels that are not configured, in parallel. Each answer is remembered for ten minutes.
-    pub(super) fn existences(
-        &self,
-        account: &AccountId,
-        tunnels: BTreeSet<TunnelId>,
-        deadline: Deadline,
-    ) -> Vec<(TunnelId, Result<Existence, Error>)> {
-        let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
+        let candidates: BTreeSet<TunnelId> = inserted(candidates);
+        let (now, candidates) = (self.clock.now(), Vec::from_iter(candidates));
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
-        lock(&self.existence_by_tunnel).retain(|_, (_, asked_at)| is_young(*asked_at));
-        let answers = in_parallel(self.settings.parallel_calls, &tunnels, |tunnel| {
-            let known = lock(&self.existence_by_tunnel).get(tunnel).copied();
-            if let Some((existence, _)) = known {
-                return Ok(existence);
+        lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
+        let exist = try_in_parallel(self.settings.parallel_calls, &candidates, |tunnel| {
+            let known = lock(&self.unconfigured).get(tunnel).copied();
+            if let Some((exists, _)) = known {
+                return Ok(exists);
             }
-            let existence = match self.client.tunnel(account, tunnel, deadline) {
-                Ok(None) => Existence::Never,
-                Ok(Some(found)) if found.deleted => Existence::Deleted,
-                Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
-                    Existence::Present
-                }
-                Err(error) => return Err(error),
+            let exists = match self.client.tunnel(account, tunnel, deadline) {
+                Ok(found) => found.is_some_and(|found| !found.deleted),
+                // An error does not prove that the tunnel was deleted.
+                Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => true,
+                Err(error) => return Err(failed(format!("tunnel {tunnel}"))(error)),
             };
-            lock(&self.existence_by_tunnel).insert(tunnel.clone(), (existence, now));
-            Ok(existence)
-        });
-        tunnels.into_iter().zip(answers).collect()
+            lock(&self.unconfigured).insert(tunnel.clone(), (exists, now));
+            Ok(exists)
+        })?;
+        Ok(inserted(
+            candidates.into_iter().zip(exist).filter_map(|(tunnel, exists)| exists.then_some(tunnel)),
+        ))
     }
 }
 

@@ -12,7 +12,7 @@ pub const QUOTATION_MARKS: [char; 2] = ['"', '\''];
 /// The modes of `ADOPT`. Without a mode, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// CNAMEs without a stamp that point to a configured tunnel or to a deleted one, and the rules of their hostnames.
+    /// CNAMEs without a stamp that point to a configured tunnel, and the rules of their hostnames.
     pub tunnel: bool,
     /// All records and rules that are in the way.
     pub all: bool,
@@ -60,7 +60,7 @@ impl Adopt {
 /// The least mode that allows the takeover of a record or rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The hostname points to a tunnel of ours or to a deleted one.
+    /// The hostname points to a tunnel of ours.
     Tunnel,
     /// The record or rule is this owner's.
     Owner(Box<str>),

@@ -21,7 +21,7 @@ pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage};
 pub use planned::{Plan, TurnPosition};
-pub use request::{needed_by_plan, other_owner, tunnels_in_the_way};
+pub use request::{needed_by_plan, other_owner};
 
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::gate::Gate;

@@ -15,8 +15,6 @@ pub struct PlanInputs {
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record is pointed to
     /// them.
     pub unready: BTreeMap<TunnelId, String>,
-    /// True if a tunnel of [`super::plan::tunnels_in_the_way`] was deleted, or the reason why that is unknown.
-    pub deletion_by_tunnel: BTreeMap<TunnelId, Result<bool, String>>,
     /// The unfinished work of this process, by hostname.
     pub unfinished: BTreeMap<Box<str>, Unfinished>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.

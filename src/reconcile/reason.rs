@@ -53,8 +53,8 @@ pub enum Reason {
         content: Box<str>,
         /// The comment, which may show the record's origin.
         comment: Box<str>,
-        /// The kind of the record, on which the remedy depends.
-        kind: RecordKind,
+        /// True for a custom domain of a Cloudflare service, which creates and deletes the record itself.
+        is_custom_domain: bool,
         /// The smallest value of `ADOPT` that would take the record over, if any would.
         adopt: Option<Box<str>>,
     },
@@ -161,16 +161,6 @@ pub enum Reason {
     },
 }
 
-/// The kind of a foreign record, on which the remedy depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RecordKind {
-    Plain,
-    /// A custom domain of a Cloudflare service, which creates and deletes the record itself.
-    CustomDomain,
-    /// The record points to a deleted tunnel.
-    OfDeletedTunnel,
-}
-
 /// Defines the label of each reason, with its category, `fails_request` and `is_of_many`.
 macro_rules! kinds {
     ($($pattern:pat => $label:literal, $category:expr, $fails:literal, $is_of_many:literal;)+) => {
@@ -262,19 +252,16 @@ impl fmt::Display for Reason {
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { record_type, content, comment, kind, adopt } => {
+            Self::RecordHeld { record_type, content, comment, is_custom_domain, adopt } => {
                 write!(formatter, "the name has the {record_type} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                let (state, delete) = match kind {
-                    RecordKind::OfDeletedTunnel => ("points to a deleted tunnel", DELETE),
-                    RecordKind::CustomDomain => {
-                        ("is not ours", "remove the custom domain from its Worker, Pages project or bucket")
-                    }
-                    RecordKind::Plain => ("is not ours", DELETE),
+                let delete = match is_custom_domain {
+                    true => "remove the custom domain from its Worker, Pages project or bucket",
+                    false => DELETE,
                 };
-                write!(formatter, " that {state}: {}", joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]))
+                write!(formatter, " that is not ours: {}", joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]))
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
@@ -453,7 +440,7 @@ mod tests {
             record_type: "A".into(),
             content: "192.0.2.1".into(),
             comment: "".into(),
-            kind: RecordKind::Plain,
+            is_custom_domain: false,
             adopt: adopt.map(Into::into),
         };
         let (delete, leave) = (DELETE, REMOVE_HOSTNAME);
@@ -496,11 +483,11 @@ mod tests {
     #[test]
     fn a_reason_has_two_hundred_characters_at_most_besides_names() {
         let none = Box::<str>::default;
-        let held = |kind, adopt: &str| Reason::RecordHeld {
+        let held = |is_custom_domain, adopt: &str| Reason::RecordHeld {
             record_type: none(),
             content: none(),
             comment: none(),
-            kind,
+            is_custom_domain,
             adopt: Some(adopt.into()),
         };
         for reason in [
@@ -508,8 +495,8 @@ mod tests {
             Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
-            held(RecordKind::OfDeletedTunnel, "tunnel"),
-            held(RecordKind::CustomDomain, "all"),
+            held(false, "tunnel"),
+            held(true, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen { by: None },
             Reason::WouldOpen { by: Some(none()) },

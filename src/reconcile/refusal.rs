@@ -99,7 +99,6 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::reason::RecordKind;
 
     #[test]
     fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
@@ -156,7 +155,7 @@ mod tests {
                     record_type: "A".into(),
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
-                    kind: RecordKind::Plain,
+                    is_custom_domain: false,
                     adopt: None,
                 },
             };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan, tunnels_in_the_way};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
@@ -79,7 +79,6 @@ impl Holding {
         for (name, content) in &self.txt {
             cloudflare.add(name, "TXT", content, "");
         }
-        cloudflare.deleted.insert(tunnel_id(DELETED), Ok(true));
         cloudflare
     }
 }
@@ -120,7 +119,6 @@ fn holdings() -> Vec<Holding> {
             all,
             Some("all"),
         ),
-        by("a deleted tunnel", cname(&target(DELETED), "Jo's"), other(), tunnel, Some("tunnel")),
         by(
             "another owner's record at a deleted tunnel",
             cname(&target(DELETED), &stamp_of("other")),
@@ -312,52 +310,6 @@ fn a_record_of_our_own_owner_at_another_live_tunnel_stays_that_instances() {
             assert_eq!(cloudflare, before, "{mode}");
             assert!(plan.refusals[0].to_string().contains("ADOPT=all "), "{:?}", plan.refusals);
         }
-    }
-}
-
-/// A tunnel of another account is one that Cloudflare does not find, and still serves its visitors.
-#[test]
-fn a_record_at_a_tunnel_that_is_not_said_to_be_deleted_stays() {
-    for (answer, said) in [
-        (Some(Ok(false)), "set ADOPT=all to take it over"),
-        (None, "set ADOPT=all to take it over"),
-        (Some(Err("no answer".to_owned())), "no answer"),
-    ] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", &target(DELETED))]);
-        cloudflare.deleted.extend(answer.map(|answer| (tunnel_id(DELETED), answer)));
-        let mut cloudflare = cloudflare.adopting(&["tunnel"]);
-        let before = cloudflare.clone();
-        let plan = settle(&mut cloudflare, &desired());
-        assert_eq!(cloudflare, before, "{said}");
-        let [refusal] = &plan.refusals[..] else { panic!("{said}: {plan:?}") };
-        assert!(refusal.to_string().contains(said), "{refusal}");
-        assert_eq!(refusal.reason.fails_request(), said == "no answer", "{refusal}");
-    }
-}
-
-/// A call for each tunnel that any record leads to would be too many.
-#[test]
-fn only_the_tunnel_of_an_unstamped_record_in_the_way_is_looked_up() {
-    let mut cloudflare = FakeCloudflare::new(
-        &[],
-        &[
-            (NAME, "CNAME", &target(DELETED)),
-            ("other.example.com", "CNAME", &target("33333333-a4ef-4643-bbbc-4a0ed4fc8415")),
-            ("home.example.com", "CNAME", &target(HOME)),
-            ("elsewhere.example.com", "CNAME", "elsewhere.test"),
-        ],
-    );
-    let theirs = target("44444444-a4ef-4643-bbbc-4a0ed4fc8415");
-    cloudflare.add("stamped.example.com", "CNAME", &theirs, &stamp_of("other"));
-    let names = [NAME, "home.example.com", "elsewhere.example.com", "stamped.example.com", "new.example.com"];
-    let desired = names.map(|name| published(name, WANTED));
-    for (modes, expected) in
-        [(&[][..], vec![tunnel_id(DELETED)]), (&["tunnel"], vec![tunnel_id(DELETED)]), (&["all"], Vec::new())]
-    {
-        let cloudflare = cloudflare.clone().adopting(modes);
-        let (changes, snapshot) = (cloudflare.changes(&desired), cloudflare.snapshot());
-        let found = tunnels_in_the_way(&changes, &snapshot);
-        assert_eq!(Vec::from_iter(found), expected, "{modes:?}");
     }
 }
 

@@ -179,11 +179,6 @@ impl<'a> Host<'a> {
         self.context.gate.inputs.is_dry_run
     }
 
-    /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
-    fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
-        self.context.gate.inputs.deletion_by_tunnel.get(tunnel)
-    }
-
     /// Our rules, and rules that become ours with the stamp.
     fn claimed_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
         self.rules.iter().filter(|rule| rule.is_claimed())

@@ -1,17 +1,16 @@
 //! Sorts one request by hostname.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::collections::{inserted, push_lean};
+use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
-use crate::model::{TunnelId, hostname};
+use crate::model::hostname;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
@@ -126,19 +125,6 @@ pub fn needed_by_plan(list: EndpointList, endpoint: Endpoint) -> Option<Endpoint
 /// The owner in the label of an endpoint, if it is not ours. Nothing of a request of another owner may be written.
 pub fn other_owner<'e>(endpoint: &'e Endpoint, settings: &Settings) -> Option<&'e str> {
     endpoint.labels.value(OWNER_LABEL).filter(|owner| **owner != *settings.operator.owner)
-}
-
-/// The unconfigured tunnels that a CNAME without a stamp at a wanted hostname points to. The plan depends on whether
-/// these tunnels were deleted, unless `ADOPT` takes over everything.
-pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
-    let wanted = changes
-        .wanted()
-        .filter(|endpoint| endpoint.is_address_or_cname() && !snapshot.settings.operator.adopt.all);
-    let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
-    let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
-    let unstamped = records.filter(|record| record.is_cname() && Stamp::of(record).is_none());
-    let tunnels = unstamped.filter_map(|record| TunnelId::from_hostname(&record.content));
-    inserted(tunnels.filter(|tunnel| !snapshot.settings.is_configured(tunnel)))
 }
 
 fn is_registry_txt(endpoint: &Endpoint) -> bool {

@@ -131,8 +131,6 @@ pub struct FakeCloudflare {
     pub served: &'static str,
     /// Tunnels of the account that are not configured.
     pub unconfigured_tunnels: BTreeSet<TunnelId>,
-    /// Whether other tunnels were deleted, or why Cloudflare does not tell.
-    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
     /// What the program knows that it left undone.
@@ -245,7 +243,6 @@ impl FakeCloudflare {
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             unconfigured_tunnels: BTreeSet::new(),
-            deleted: BTreeMap::new(),
             unready: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             old: BTreeMap::new(),
@@ -513,13 +510,8 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        let (unready, deletion_by_tunnel) = (self.unready.clone(), self.deleted.clone());
-        PlanInputs {
-            unready,
-            deletion_by_tunnel,
-            unfinished: self.unfinished.clone(),
-            ..PlanInputs::default()
-        }
+        let (unready, unfinished) = (self.unready.clone(), self.unfinished.clone());
+        PlanInputs { unready, unfinished, ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

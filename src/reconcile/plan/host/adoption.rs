@@ -123,9 +123,8 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         return Some(owners);
     }
     let tunnel = TunnelId::from_hostname(&record.content).filter(|_| record.is_cname());
-    let is_takable =
-        |id| host.snapshot().settings.is_configured(&id) || host.was_deleted(&id) == Some(&Ok(true));
-    Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])
+    let is_takable = tunnel.is_some_and(|id| host.snapshot().settings.is_configured(&id));
+    Some(vec![if is_takable { Need::Tunnel } else { Need::All }])
 }
 
 /// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.

@@ -6,7 +6,7 @@ use crate::ingress::{Rule, WantedRule};
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::reason::{Reason, RecordKind};
+use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
@@ -97,19 +97,13 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
 fn record_held(host: &Host<'_>, record: &Record, gated: &Gated) -> Reason {
-    let tunnel = TunnelId::from_hostname(&record.content);
-    let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
-        Some(Err(problem)) => return Reason::Waiting(problem.clone()),
-        Some(Ok(true)) => RecordKind::OfDeletedTunnel,
-        // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
-        _ if record.read_only || record.content.ends_with(".pages.dev") => RecordKind::CustomDomain,
-        _ => RecordKind::Plain,
-    };
+    // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
+    let is_custom_domain = record.read_only || record.content.ends_with(".pages.dev");
     Reason::RecordHeld {
         record_type: record.record_type.clone().into(),
         content: record.content.clone(),
         comment: record.comment.clone(),
-        kind,
+        is_custom_domain,
         adopt: adoption::smallest_value(host, gated),
     }
 }
