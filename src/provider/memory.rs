@@ -14,7 +14,7 @@ pub(super) use self::alternations::Alternations;
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
-pub(super) use self::newest::{Freshness, Newest};
+pub(super) use self::newest::Newest;
 pub(super) use self::targets::{GroupSize, WriteTargets};
 pub(super) use self::turns::Turns;
 pub(super) use self::write_history::WriteHistory;

@@ -13,7 +13,7 @@ use crate::ingress::Document;
 use crate::locks::lock;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
-use crate::provider::memory::{Freshness, Newest};
+use crate::provider::memory::Newest;
 use crate::provider::parallel::try_in_parallel;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -45,7 +45,8 @@ pub(super) struct ReadConfiguration {
     pub(super) version: i64,
     /// A file beside `cloudflared` configures the tunnel; `None` if the answer does not say.
     is_locally_managed: Option<bool>,
-    pub(super) freshness: Freshness,
+    /// The evidence that the answer is old, if it is.
+    pub(super) old: Option<String>,
 }
 
 /// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
@@ -183,10 +184,7 @@ impl SnapshotReader {
         let writable =
             self.settings.allow_local_config || !read.is_locally_managed.unwrap_or(*is_locally_managed);
         let tunnel = TunnelSnapshot::new(read.document, writable, read.version);
-        let old = match &read.freshness {
-            Freshness::Old(evidence) => Some(old_answer(id.as_str(), &what, evidence)),
-            Freshness::Current | Freshness::Doubtful => None,
-        };
+        let old = read.old.map(|evidence| old_answer(id.as_str(), &what, &evidence));
         Ok(PartReading { content: Content::Tunnel(id.clone(), tunnel), old })
     }
 
@@ -203,9 +201,9 @@ impl SnapshotReader {
         };
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
-        let freshness = self.newest().note(tunnel, &configuration, Some(&document), self.clock.now());
+        let old = self.newest().note(tunnel, &configuration, Some(&document), self.clock.now()).err();
         let Configuration { version, is_locally_managed, .. } = configuration;
-        Ok(ReadConfiguration { document, version, is_locally_managed, freshness })
+        Ok(ReadConfiguration { document, version, is_locally_managed, old })
     }
 
     /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is

@@ -13,7 +13,6 @@ use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
-use crate::provider::memory::Freshness;
 use crate::provider::snapshot_reader::ReadConfiguration;
 use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
@@ -114,32 +113,30 @@ impl<'a> Execution<'a> {
         missed
     }
 
-    /// The hostnames with a rule in the tunnel that the plan did not know. After a current answer in this run, the
-    /// tunnel is not read again.
+    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in
+    /// this run is not read again.
     fn missed_in(&mut self, tunnel: &TunnelId) -> Result<BTreeSet<Box<str>>, Reason> {
         if let Some(names) = self.missed_by_tunnel.get(tunnel) {
             return Ok(names.clone());
         }
-        let (_, version) = self.read_document(tunnel).map_err(|stop| match stop {
+        self.read_document(tunnel).map_err(|stop| match stop {
             Stop::Target(reason) => reason,
             Stop::Run(error) => unreadable(tunnel, &error),
         })?;
-        self.missed_by_tunnel.get(tunnel).cloned().ok_or_else(|| version_in_doubt(tunnel, version))
+        Ok(self.missed_by_tunnel.get(tunnel).cloned().unwrap_or_default())
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
-    /// reads once more. By a current answer, notes the rules that the plan did not know. Only a lack of time or calls
+    /// reads once more. Notes the rules that the plan did not know. Only a lack of time or calls
     /// ends the run; other failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {
             let read = self.state.reader.configuration(&self.resolved.account, tunnel, self.deadline);
             match read {
-                Ok(ReadConfiguration { freshness: Freshness::Old(evidence), .. }) => problem = evidence,
-                Ok(ReadConfiguration { document, version, freshness, .. }) => {
-                    if freshness == Freshness::Current {
-                        self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-                    }
+                Ok(ReadConfiguration { old: Some(evidence), .. }) => problem = evidence,
+                Ok(ReadConfiguration { document, version, .. }) => {
+                    self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     return Ok((document, version));
                 }
                 Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => return Err(Stop::Run(error)),
@@ -182,13 +179,6 @@ impl<'a> Execution<'a> {
 
 fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
     Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
-}
-
-fn version_in_doubt(tunnel: &TunnelId, version: i64) -> Reason {
-    Reason::Waiting(format!(
-        "Cloudflare returned version {version} of tunnel {tunnel} after a newer state was seen, so a rule may be missing: the \
-         webhook keeps the hostname's record and comment until the version changes"
-    ))
 }
 
 fn has_new_rule(tunnel: &TunnelId) -> Reason {

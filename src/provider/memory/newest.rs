@@ -26,61 +26,48 @@ pub(crate) struct Newest {
     records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
 }
 
-/// Whether an answer is old, judged by the newest known state of the tunnel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
-    /// No newer state is known, so the answer shows all rules of the tunnel.
-    Current,
-    /// A newer version was seen, but not within the last `VERSION_MAX_AGE`. The answer counts, but may lack rules.
-    Doubtful,
-    /// The answer is old. The text is the evidence.
-    Old(String),
-}
-
 /// The newest configuration of a tunnel.
 #[derive(Debug)]
 struct Version {
     /// The number of the version, and whether a read showed rules in the version.
     state: (i64, bool),
     seen_at: Instant,
-    /// A newer version was seen earlier. This version counts, because no newer one was seen for `VERSION_MAX_AGE`.
-    is_doubtful: bool,
 }
 
 impl Newest {
     /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that
     /// arrives after a newer answer counts as old too, and the caller reads once more.
+    ///
+    /// # Errors
+    /// The evidence that the answer is old.
     pub(crate) fn note(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
         read: Option<&Document>,
         now: Instant,
-    ) -> Freshness {
+    ) -> Result<(), String> {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
-            return Freshness::Old(format!("the answer is about tunnel {other}"));
+            return Err(format!("the answer is about tunnel {other}"));
         }
         let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
         // Cloudflare may send a version in a form that this program does not know.
         if number < 0 && !is_empty {
-            return Freshness::Current;
+            return Ok(());
         }
         let state = (number, number > 0 && read.is_some() && !is_empty);
-        let mut is_doubtful = false;
-        if let Some(Version { state: newest, seen_at, is_doubtful: was_doubtful }) = self.versions.get(tunnel)
+        if let Some(Version { state: newest, seen_at }) = self.versions.get(tunnel)
+            && state < *newest
+            && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE
         {
-            let is_older = state < *newest;
-            if is_older && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE {
-                return Freshness::Old(if number == newest.0 {
-                    format!("version {number} came without the rules that it had before")
-                } else {
-                    format!("version {number} came after version {}", newest.0)
-                });
-            }
-            is_doubtful = is_older || number == newest.0 && *was_doubtful;
+            return Err(if number == newest.0 {
+                format!("version {number} came without the rules that it had before")
+            } else {
+                format!("version {number} came after version {}", newest.0)
+            });
         }
-        self.versions.insert(tunnel.clone(), Version { state, seen_at: now, is_doubtful });
-        if is_doubtful { Freshness::Doubtful } else { Freshness::Current }
+        self.versions.insert(tunnel.clone(), Version { state, seen_at: now });
+        Ok(())
     }
 
     /// The newest version of the tunnel's configuration that was read or written.
@@ -143,7 +130,13 @@ mod tests {
     }
 
     /// A version that was read after so many seconds.
-    fn read(seen: &mut Newest, start: Instant, seconds: u64, version: i64, has_rules: bool) -> Freshness {
+    fn read(
+        seen: &mut Newest,
+        start: Instant,
+        seconds: u64,
+        version: i64,
+        has_rules: bool,
+    ) -> Result<(), String> {
         let now = start + Duration::from_secs(seconds);
         seen.note(&tunnel(), &answer(version), Some(&document(has_rules)), now)
     }
@@ -168,28 +161,21 @@ mod tests {
             (1_107, 9, false, None),
             (1_108, 8, true, Some("version 8 came after version 9")),
         ] {
-            let found = match read(&mut seen, start, seconds, version, has_rules) {
-                Freshness::Old(why) => Some(why),
-                Freshness::Current | Freshness::Doubtful => None,
-            };
+            let found = read(&mut seen, start, seconds, version, has_rules).err();
             assert_eq!(found.as_deref(), old, "after {seconds} s");
         }
         let mut first = Newest::default();
         for has_rules in [true, false] {
-            assert_eq!(
-                read(&mut first, start, 0, 0, has_rules),
-                Freshness::Current,
-                "the first write may give 0"
-            );
+            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(()), "the first write may give 0");
         }
     }
 
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.note(&tunnel(), &answer(4), None, start), Freshness::Current);
-        assert_eq!(read(&mut seen, start, 1, 4, false), Freshness::Current);
-        assert!(matches!(read(&mut seen, start, 3, 3, true), Freshness::Old(_)));
+        assert_eq!(seen.note(&tunnel(), &answer(4), None, start), Ok(()));
+        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
+        assert!(read(&mut seen, start, 3, 3, true).is_err());
     }
 
     #[test]
@@ -199,24 +185,7 @@ mod tests {
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
             let freshness = seen.note(&tunnel(), &answer, Some(&document(true)), start);
-            assert_eq!(matches!(freshness, Freshness::Old(_)), is_old);
-        }
-    }
-
-    #[test]
-    fn a_version_that_is_believed_after_ten_minutes_proves_no_absence_until_another_one_is_read() {
-        let (mut seen, start) = (Newest::default(), start());
-        for (seconds, version, has_rules, proves) in [
-            (0, 7, true, true),
-            (600, 6, true, false),
-            (601, 6, true, false),
-            (602, 7, true, true),
-            (1_202, 7, false, false),
-            (1_203, 7, false, false),
-            (1_204, 8, false, true),
-        ] {
-            let expected = if proves { Freshness::Current } else { Freshness::Doubtful };
-            assert_eq!(read(&mut seen, start, seconds, version, has_rules), expected, "after {seconds} s");
+            assert_eq!(freshness.is_err(), is_old);
         }
     }
 
@@ -260,7 +229,7 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.note(&tunnel(), &answer(number as i64), None, now), Freshness::Current);
+            assert_eq!(seen.note(&tunnel(), &answer(number as i64), None, now), Ok(()));
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }
