@@ -57,9 +57,6 @@ pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 /// Reading ten thousand published hostnames twice takes another third.
 pub const CHANGED_HOSTNAMES_MAX: usize = 1_000;
 
-/// The lowest number to which a lack of time cuts `CHANGED_HOSTNAMES_MAX`. Growing back from 1 would take too long.
-pub const CHANGED_HOSTNAMES_MIN: usize = 10;
-
 /// Calls in parallel, such as those that read zones and tunnels. A hundred zones at 0.9 s per page take 8 s of a
 /// request's 12 s; four at once would take 23 s. `LARGE_RESPONSES_MAX` of their large answers are in memory.
 pub const PARALLEL_CALLS: usize = 12;

@@ -103,9 +103,9 @@ pub(super) fn run<'a>(
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_stamps();
-    let Execution { memory, mut ledger, touched, undecided, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, touched, undecided, .. } = execution;
     if let Err(error) = outcome {
-        ledger.end_early(error, search_writes > 0);
+        ledger.end_early(error);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
     for target in touched.difference(&undecided) {

@@ -7,7 +7,6 @@ mod last_snapshot;
 mod logged;
 mod newest;
 mod targets;
-mod turns;
 mod write_history;
 
 pub(super) use self::alternations::Alternations;
@@ -16,7 +15,6 @@ pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 pub(super) use self::targets::{GroupSize, WriteTargets};
-pub(super) use self::turns::Turns;
 pub(super) use self::write_history::WriteHistory;
 
 #[cfg(test)]

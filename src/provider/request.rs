@@ -3,10 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 
-use log::warn;
-
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
@@ -42,6 +39,8 @@ struct ApplyRequest<'a> {
     deadline: Deadline,
     /// True if a plan of this request deletes rules of a hostname with an application of ours.
     deletes_rules: bool,
+    /// True if an attempt wrote.
+    has_written: bool,
 }
 
 impl ProviderState {
@@ -53,8 +52,9 @@ impl ProviderState {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
+        let (deletes_rules, has_written) = (false, false);
         let mut request =
-            ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules: false };
+            ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules, has_written };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -85,7 +85,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.end_turn(&plan, &result, attempts_left + 1 == APPLY_ATTEMPTS_MAX);
+            self.has_written |= result.has_written;
             self.remember(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
@@ -119,33 +119,6 @@ impl ApplyRequest<'_> {
         self.changes.wanted().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early
-    /// and left hostnames begun, such as records without their rules. The first run may have begun what the second run
-    /// had no time for.
-    fn end_turn(&mut self, plan: &Plan, result: &RunResult, is_first: bool) {
-        let (turns, hostnames) = (&mut self.memory.turns, plan.hosts.len());
-        let is_repeated = match &result.ending {
-            Ending::LostAnswer => true,
-            Ending::Complete => {
-                turns.lengthen();
-                false
-            }
-            Ending::Early { error, is_begun, is_delayed } => {
-                let is_too_large = *error == Error::OutOfTime && is_first && !is_delayed;
-                if is_too_large && turns.shorten(hostnames) {
-                    warn!(
-                        "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
-                         container has too little CPU; give it more CPU"
-                    );
-                }
-                *is_begun || !is_first
-            }
-        };
-        if !is_repeated {
-            turns.end = plan.end.clone();
-        }
-    }
-
     /// Reports a plan of which nothing is written. Only the work of refused hostnames is still unfinished.
     fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
         self.memory.unfinished.retain(|hostname, _| plan.leaves_out(hostname));
@@ -155,7 +128,10 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.state.reporter.report(self.changes, plan, result);
-        if let Ending::Early { error, .. } = &result.ending {
+        // Written hostnames make room for postponed ones. If nothing could be written, others have their turn.
+        let is_stuck = !plan.postponed.is_empty() && !self.has_written;
+        self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_stuck));
+        if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
@@ -179,10 +155,8 @@ impl ApplyRequest<'_> {
 
     /// The plan of a turn; in a dry run, of all hostnames.
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
-        let turns = &self.memory.turns;
-        let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
-        let turn = Turn { previous_end: turns.end.as_ref(), hostnames_max };
-        plan::plan(self.changes, snapshot, inputs, &turn)
+        let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
+        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn, hostnames_max })
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the

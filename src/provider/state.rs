@@ -10,7 +10,7 @@ use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
 use crate::provider::access::unneeded::UnneededPlaces;
-use crate::provider::memory::{LastSnapshot, Turns, WriteHistory, WriteTargets};
+use crate::provider::memory::{LastSnapshot, WriteHistory, WriteTargets};
 use crate::provider::reporter::Reporter;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
@@ -32,7 +32,8 @@ pub(super) struct ProviderState {
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
-    pub(super) turns: Turns,
+    /// The number of requests that postponed hostnames and wrote nothing.
+    pub(super) turn: usize,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
 }

@@ -20,7 +20,7 @@ pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, w
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage};
-pub use planned::{Plan, TurnPosition};
+pub use planned::Plan;
 pub use request::{needed_by_plan, other_owner};
 
 use crate::model::endpoint::Changes;
@@ -33,23 +33,32 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The hostnames that one request changes. Turns rotate: each starts after the previous turn's last hostname.
+/// The hostnames that one request changes. The turn with the next number starts with `hostnames_max` hostnames later.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
-    /// The end of the previous turn, if that turn postponed hostnames.
-    pub previous_end: Option<&'a TurnPosition>,
+pub struct Turn {
+    pub number: usize,
     /// The maximum number of hostnames that change. Refused hostnames do not count.
     pub hostnames_max: usize,
 }
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Wanted(HostRequest),
+    Wanted(Box<str>, HostRequest),
     Planned(Box<HostPlan>),
 }
 
+impl TurnCandidate {
+    /// Withdrawn hostnames come after all others, because another hostname may take over their visitors.
+    fn position(&self) -> (bool, &str) {
+        match self {
+            Self::Wanted(hostname, _) => (false, hostname),
+            Self::Planned(host) => (host.is_withdrawn, &host.hostname),
+        }
+    }
+}
+
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
-pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &Turn<'_>) -> Plan {
+pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn) -> Plan {
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
     let gate = Gate { snapshot, inputs, requests: &judge::access_requests(&by_hostname, snapshot) };
@@ -58,23 +67,17 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (name, request) in by_hostname {
         if request.withdrawn.is_empty() {
-            let position = TurnPosition { is_withdrawn: false, hostname: name };
-            candidates.push((position, TurnCandidate::Wanted(request)));
+            candidates.push(TurnCandidate::Wanted(name, request));
         } else {
             deletions.extend(plan_host(&mut plan, &name, request, context));
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     let deletions = plan.without_mass_deletion(deletions, snapshot).into_iter();
-    candidates.extend(deletions.map(|host| {
-        let position = TurnPosition { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() };
-        (position, TurnCandidate::Planned(host.into()))
-    }));
-    candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    // The candidates after the end of the previous turn come first.
-    let before =
-        candidates.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));
-    candidates.rotate_left(before);
+    candidates.extend(deletions.map(|host| TurnCandidate::Planned(host.into())));
+    candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
+    let start = turn.number.saturating_mul(turn.hostnames_max).checked_rem(candidates.len());
+    candidates.rotate_left(start.unwrap_or_default());
     plan.take_turn(candidates, turn.hostnames_max, context);
     unmet::replace_closings(&mut plan);
     unmet::replace_openings(&mut plan, snapshot);
@@ -92,23 +95,17 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &
 
 impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
-    fn take_turn(
-        &mut self,
-        candidates: Vec<(TurnPosition, TurnCandidate)>,
-        hostnames_max: usize,
-        context: HostContext<'_>,
-    ) {
+    fn take_turn(&mut self, candidates: Vec<TurnCandidate>, hostnames_max: usize, context: HostContext<'_>) {
         let mut paused_hosts = BTreeSet::new();
-        for (position, candidate) in candidates {
+        for candidate in candidates {
             if self.hosts.len() >= hostnames_max {
-                self.postponed.insert(position.hostname);
+                self.postponed.insert(candidate.position().1.into());
                 continue;
             }
             let host = match candidate {
                 TurnCandidate::Planned(host) => Some(*host),
-                TurnCandidate::Wanted(request) => plan_host(self, &position.hostname, request, context),
+                TurnCandidate::Wanted(hostname, request) => plan_host(self, &hostname, request, context),
             };
-            self.end = Some(position);
             let Some(host) = host else { continue };
             let paused = fingerprints::paused(&host, context.gate.snapshot, &context.gate.inputs.paused);
             if paused.is_empty() {
@@ -121,9 +118,6 @@ impl Plan {
         // A move whose writes are paused makes no progress, so it fails no request.
         let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
         self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
-        if self.postponed.is_empty() {
-            self.end = None;
-        }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
 }

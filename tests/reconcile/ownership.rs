@@ -74,7 +74,7 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
     assert!(!cloudflare.records[0].comment.contains("resource"), "{}", cloudflare.records[0].comment);
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
-    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), &WHOLE);
+    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -110,7 +110,7 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
-    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), &WHOLE);
+    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
     assert_eq!(plan.refusals, []);
 }
 

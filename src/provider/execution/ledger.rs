@@ -22,6 +22,8 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
     /// Work remains that no refusal shows: other pieces beside a refused rule.
     pub(in crate::provider) is_unfinished: bool,
+    /// A piece was written.
+    pub(in crate::provider) has_written: bool,
     pub(in crate::provider) ending: Ending,
 }
 
@@ -34,13 +36,7 @@ pub(in crate::provider) enum Ending {
     /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
     LostAnswer,
     /// The time or the calls of the run were used up before its last write.
-    Early {
-        error: Error,
-        /// A hostname has some of its writes and waits for the others. Its record may have no rule yet.
-        is_begun: bool,
-        /// Before, a hostname was left out or a refused group was divided, which may have taken the time.
-        is_delayed: bool,
-    },
+    Early(Error),
 }
 
 /// The hostnames of a plan during its run.
@@ -122,24 +118,22 @@ impl<'a> Ledger<'a> {
 
     /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
-    pub(super) fn end_early(&mut self, error: Error, has_searched: bool) {
-        let is_delayed = has_searched || !self.result.given_up.is_empty();
+    pub(super) fn end_early(&mut self, error: Error) {
         let reason = Reason::Failed(error.to_string());
-        let mut is_begun = false;
         for host in &self.plan.hosts {
             let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.fingerprint());
-            if !self.is_given_up(&host.hostname) && !steps(host).all(is_written) {
-                is_begun |= steps(host).any(is_written);
+            if !steps(host).all(is_written) {
                 self.give_up(&host.hostname, reason.clone());
             }
         }
         if matches!(self.result.ending, Ending::Complete) {
-            self.result.ending = Ending::Early { error, is_begun, is_delayed };
+            self.result.ending = Ending::Early(error);
         }
     }
 
     /// Notes that the edits are written. Their new rules are ours.
     pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
+        self.result.has_written = true;
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
                 self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
@@ -155,6 +149,7 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
+        self.result.has_written = true;
         self.written.extend(pieces.iter().map(Piece::fingerprint));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {

@@ -32,15 +32,6 @@ pub struct Plan {
     pub own: Arc<OwnDigests>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
-    /// The last hostname of this turn; `None` if no hostname is postponed.
-    pub end: Option<TurnPosition>,
-}
-
-/// The last hostname of a turn. Withdrawn hostnames are sorted after all others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TurnPosition {
-    pub(super) is_withdrawn: bool,
-    pub(super) hostname: Box<str>,
 }
 
 impl Plan {

@@ -72,8 +72,8 @@ impl Handler for Program {
                 changes.add(list, endpoint);
             }
         })?;
-        let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
-        let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), &turn);
+        let turn = Turn { number: 0, hostnames_max: usize::MAX };
+        let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), turn);
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())
     }

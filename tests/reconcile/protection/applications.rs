@@ -129,7 +129,7 @@ fn no_application_is_made_for_a_rule_that_cannot_be_written() {
     let changes = cloudflare.changes(&[at(NAME, "", ""), path, at("b.example.com", "", "staff")]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
-    let plan = plan(&changes, &snapshot, &PlanInputs::default(), &WHOLE);
+    let plan = plan(&changes, &snapshot, &PlanInputs::default(), WHOLE);
     assert_eq!(labels(&plan), ["local_tunnel", "local_tunnel", "waiting"]);
     let protected: Vec<_> = plan.application_writes.iter().map(|write| write.place.hostname()).collect();
     assert_eq!(protected, ["b.example.com"], "its rule is published, and its visitors are to need a login");
@@ -308,7 +308,7 @@ fn a_deletion_that_is_paused_is_not_planned() {
     let opened = [at(NAME, "", OPEN)];
     run(&mut cloudflare, &opened);
     let changes = cloudflare.changes(&opened);
-    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, &WHOLE);
+    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
     let deletion = &plan(&PlanInputs::default()).application_writes[0];
     let paused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
     let inputs = PlanInputs { paused: paused.into_iter().collect(), ..PlanInputs::default() };

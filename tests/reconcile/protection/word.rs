@@ -70,8 +70,12 @@ fn nothing_is_said_to_open_while_visitors_reach_the_rule_that_asks_for_a_login()
         cloudflare.pass(3_600);
         let mut snapshot = cloudflare.snapshot();
         snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it is configured").writable = is_writable;
-        let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
-        let plan = plan(&cloudflare.changes(&opened), &snapshot, &PlanInputs::default(), &turn);
+        let plan = plan(
+            &cloudflare.changes(&opened),
+            &snapshot,
+            &PlanInputs::default(),
+            test_support::fake_cloudflare::WHOLE,
+        );
         assert_eq!(
             (
                 plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>(),
