@@ -21,26 +21,18 @@ const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits:
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
 
-/// A refused write is under the fingerprint of its content, a done or reverted write under the key of its `Write`. All
-/// are lost with the process, so a refused write is then sent once more.
+/// A refused or failed write is under the fingerprint of its content, a done or reverted write under the key of its
+/// `Write`. All are lost with the process, so a refused write is then sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct WriteHistory(HashMap<u64, Remembered>);
 
 #[derive(Debug)]
 struct Remembered {
-    state: State,
+    content: u64,
+    /// The content is not sent before the pause ends, or before the full zone has room.
+    pause: Option<(Pause, Option<Quota>)>,
     /// The write is forgotten at this time, unless the write is refused or done again before.
     forget_at: Instant,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The content failed for a reason that may be over, so it is sent, after all other content.
-    Failed,
-    /// The content is not sent before the pause ends, or before the full zone has room.
-    Paused { content: u64, quota: Option<Quota>, pause: Pause },
-    /// The content that was written recently.
-    Written { content: u64 },
 }
 
 /// The zone that was full, and its number of records.
@@ -56,11 +48,10 @@ pub(super) struct Pause {
 impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
     pub(crate) fn paused_contents(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
-        inserted(self.0.values().filter_map(|write| match &write.state {
-            State::Paused { content, quota, pause } if !has_room(quota.as_ref(), snapshot) => {
-                Some((*content, pause.reason(now)?))
-            }
-            State::Failed | State::Paused { .. } | State::Written { .. } => None,
+        inserted(self.0.values().filter_map(|write| {
+            let (pause, quota) = write.pause.as_ref()?;
+            let reason = pause.reason(now)?;
+            (!has_room(quota.as_ref(), snapshot)).then_some((write.content, reason))
         }))
     }
 
@@ -74,10 +65,11 @@ impl WriteHistory {
         self.pause(content, content, reason, quota, now);
     }
 
-    /// Notes content that was sent alone and failed for a reason that may be over.
+    /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
+    /// content.
     pub(crate) fn note_failure(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        self.0.entry(content).or_insert(Remembered { state: State::Failed, forget_at });
+        self.0.entry(content).or_insert(Remembered { content, pause: None, forget_at });
     }
 
     /// Forgets the refusal of content that was accepted.
@@ -87,16 +79,13 @@ impl WriteHistory {
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
-        let is_repeated = self.0.get(&write.key).is_some_and(|known| match known.state {
-            State::Failed => false,
-            State::Written { content } => content == write.content_fingerprint && now < known.forget_at,
-            State::Paused { content, .. } => content == write.content_fingerprint,
-        });
-        if is_repeated {
-            return self.pause(write.key, write.content_fingerprint, write.not_kept(), None, now);
+        let content = write.content_fingerprint;
+        let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
+        if self.0.get(&write.key).is_some_and(is_same) {
+            return self.pause(write.key, content, write.not_kept(), None, now);
         }
-        let state = State::Written { content: write.content_fingerprint };
-        self.0.insert(write.key, Remembered { state, forget_at: now + REPEATED_WRITES_APART_MAX });
+        let forget_at = now + REPEATED_WRITES_APART_MAX;
+        self.0.insert(write.key, Remembered { content, pause: None, forget_at });
     }
 
     /// Drops writes whose time is over and, above `WRITES_MAX`, the writes whose time ends first.
@@ -114,13 +103,11 @@ impl WriteHistory {
     }
 
     fn pause(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
-        let earlier = self.0.get(&key).and_then(|write| match &write.state {
-            State::Paused { content: paused, pause, .. } if *paused == content => Some(pause),
-            _ => None,
-        });
+        let known = self.0.get(&key).filter(|known| known.content == content);
+        let earlier = known.and_then(|known| known.pause.as_ref()).map(|(pause, _)| pause);
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
-        self.0.insert(key, Remembered { state: State::Paused { content, quota, pause }, forget_at });
+        self.0.insert(key, Remembered { content, pause: Some((pause, quota)), forget_at });
     }
 }
 
