@@ -11,7 +11,7 @@ mod failure;
 mod last_loop;
 mod memory;
 mod parallel;
-mod reporter;
+mod report;
 mod request;
 mod resolution;
 mod settings;
@@ -30,7 +30,6 @@ use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
-use crate::provider::reporter::Reporter;
 pub(crate) use crate::provider::resolution::{
     Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, no_such_tunnel, remedy,
     shared_account,
@@ -66,15 +65,10 @@ impl Provider {
         values.set(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
-        let reporter = Reporter {
-            clock: Arc::clone(&clock),
-            metrics,
-            is_dry_run: settings.dry_run,
-            last_loop: Mutex::default(),
-        };
         let state = ProviderState {
             reader: SnapshotReader::new(Arc::new(client), clock, settings),
-            reporter,
+            metrics,
+            last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
             memory: Mutex::default(),
             unneeded_places: Mutex::default(),
@@ -86,11 +80,11 @@ impl Provider {
     /// here are updated when an event happens.
     pub fn scrape(&self) -> String {
         let calls_left = self.state.client().calls_left();
-        let mut values = self.state.reporter.metrics.update();
+        let mut values = self.state.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.state.reporter.metrics.text()
+        self.state.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
@@ -108,36 +102,35 @@ impl Handler for Provider {
         let snapshot = self.state.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.state.reporter.metrics.update();
+            let mut values = self.state.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         }
-        self.state.reporter.begin_loop(&shown);
+        self.state.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let ProviderState { reporter, last_snapshot, .. } = &self.state;
-        let last = lock(last_snapshot).unless_outdated();
+        let last = lock(&self.state.last_snapshot).unless_outdated();
         let clock = self.state.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        lock(&reporter.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
+        lock(&self.state.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
             self.state.look_for_unneeded_applications(last);
         }
-        reporter.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
+        self.state.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
     }
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        lock(&self.state.reporter.last_loop).request.begin();
+        lock(&self.state.last_loop).request.begin();
         let outcome = planned_changes(changes, &resolved.settings)
             .and_then(|changes| self.state.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            let last = &mut lock(&self.state.reporter.last_loop).request;
+            let last = &mut lock(&self.state.last_loop).request;
             if !last.is_reported {
                 last.failure = Some(format!("the last request failed: {failure}"));
             }

@@ -50,7 +50,7 @@ impl ConnectorWatch {
         let awaited = std::mem::take(&mut self.awaited);
         let looks = made.filter_map(|tunnel| Some((tunnel, connectors_of(&tunnel.id, state, account)?)));
         let looks: Vec<_> = looks.collect();
-        let mut values = state.reporter.metrics.update();
+        let mut values = state.metrics.update();
         values.clear(Family::Connectors, &[]);
         values.clear(Family::ConnectorVersion, &[]);
         let note = |(tunnel, (version, connectors)): (&ConfiguredTunnel, (Option<i64>, Vec<Connector>))| {

@@ -92,7 +92,7 @@ impl ApplyRequest<'_> {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
-            self.state.reporter.log_notes(&plan, &result);
+            self.state.log_notes(&plan, &result);
         }
     }
 
@@ -127,7 +127,7 @@ impl ApplyRequest<'_> {
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
-        self.state.reporter.report(self.changes, plan, result);
+        self.state.report(self.changes, plan, result);
         // Written hostnames make room for postponed ones. If nothing could be written, others have their turn.
         let is_stuck = !plan.postponed.is_empty() && !self.has_written;
         self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_stuck));

@@ -1,5 +1,5 @@
-//! The state that requests share, and the reading of snapshots. Other methods are in `request.rs` and
-//! `access/unneeded.rs`.
+//! The state that requests share, and the reading of snapshots. Other methods are in `request.rs`,
+//! `report.rs` and `access/unneeded.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,8 @@ use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
 use crate::provider::access::unneeded::UnneededPlaces;
+use crate::provider::last_loop::LastLoop;
 use crate::provider::memory::{LastSnapshot, WriteHistory, WriteTargets};
-use crate::provider::reporter::Reporter;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
 use crate::reconcile::plan_inputs::Unfinished;
@@ -20,7 +20,8 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Debug)]
 pub(super) struct ProviderState {
     pub(super) reader: SnapshotReader,
-    pub(super) reporter: Reporter,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) last_loop: Mutex<LastLoop>,
     pub(super) last_snapshot: Mutex<LastSnapshot>,
     /// Held by each `POST /records` until its end, and while unneeded applications are deleted.
     pub(super) memory: Mutex<WriteMemory>,
@@ -56,7 +57,7 @@ impl ProviderState {
     ) -> Result<Arc<Snapshot>, ReadError> {
         let (begun, writes) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
         let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
-        count(&snapshot, &self.reporter.metrics, self.clock().unix_seconds());
+        count(&snapshot, &self.metrics, self.clock().unix_seconds());
         lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
         Ok(snapshot)
     }

@@ -159,7 +159,7 @@ impl LastLoop {
 impl Provider {
     /// The status of `hostname`, or else an overview of unfinished work.
     pub fn status(&self, hostname: Option<&str>) -> Status {
-        let last = lock(&self.state.reporter.last_loop);
+        let last = lock(&self.state.last_loop);
         match hostname {
             Some(hostname) => self.status_of(&hostname::normalize(hostname), &last),
             None => self.overview(&last),

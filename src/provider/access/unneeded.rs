@@ -110,7 +110,7 @@ impl ProviderState {
             return Vec::new();
         }
         let mut left = unneeded::removable(snapshot);
-        let last = lock(&self.reporter.last_loop);
+        let last = lock(&self.last_loop);
         left.retain(|left| {
             !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())
         });

@@ -58,7 +58,7 @@ impl ApplicationWriter<'_> {
                 if has_gone {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
-                self.state.reporter.log_change(write.operation.label_value(), &describe_application(write));
+                self.state.log_change(write.operation.label_value(), &describe_application(write));
                 Ok(())
             }
             Err(error) => {

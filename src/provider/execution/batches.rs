@@ -70,7 +70,7 @@ impl Execution<'_> {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
-                self.state.reporter.metrics.update().add(Family::Adoptions, &[], 1);
+                self.state.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Execution<'_> {
         for piece in pieces {
             for operation in piece.operations() {
                 let line = describe_operation(piece.hostname, operation);
-                self.state.reporter.log_change(operation.label_value(), &line);
+                self.state.log_change(operation.label_value(), &line);
                 self.quotas.count(zone, operation);
             }
         }

@@ -33,7 +33,7 @@ impl<'a> Execution<'a> {
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname, tunnel, edit);
-                    self.state.reporter.log_change(edit.label_value(), &line);
+                    self.state.log_change(edit.label_value(), &line);
                 }
                 Ok(Sent::Done)
             }
@@ -157,7 +157,7 @@ impl<'a> Execution<'a> {
         deadline: Deadline,
     ) -> Result<(), Error> {
         let Self { state, resolved, .. } = self;
-        let metrics = &state.reporter.metrics;
+        let metrics = &state.metrics;
         let written =
             state.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);

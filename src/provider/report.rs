@@ -1,40 +1,29 @@
 //! Reports the results of requests: once in the log, in the metrics, and for `status`.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 
 use log::{Level, info};
 
-use crate::clock::Clock;
 use crate::collections::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::Family;
 use crate::provider::description;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::last_loop::LastLoop;
+use crate::provider::state::ProviderState;
 use crate::reconcile::Note;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 
-#[derive(Debug)]
-pub(super) struct Reporter {
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) metrics: Arc<Metrics>,
-    /// `DRY_RUN`: writes are only logged.
-    pub(super) is_dry_run: bool,
-    pub(super) last_loop: Mutex<LastLoop>,
-}
-
-impl Reporter {
+impl ProviderState {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
     pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
-        if lock(&self.last_loop).begin(shown, self.clock.unix_seconds()) {
+        if lock(&self.last_loop).begin(shown, self.clock().unix_seconds()) {
             self.count_refusals([].iter());
         }
     }
@@ -59,10 +48,10 @@ impl Reporter {
                 plan.hosts.len()
             );
         }
-        if self.is_dry_run {
+        if self.is_dry_run() {
             let writes = description::describe(plan).into_iter();
             let new =
-                lock(&self.last_loop).request.dry_run_writes.new_items(writes, self.clock.unix_seconds());
+                lock(&self.last_loop).request.dry_run_writes.new_items(writes, self.clock().unix_seconds());
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -81,9 +70,9 @@ impl Reporter {
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
-        let mut news = last.refusals.new_items(refusals.chain(left), self.clock.unix_seconds());
+        let mut news = last.refusals.new_items(refusals.chain(left), self.clock().unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
-        if !self.is_dry_run {
+        if !self.is_dry_run() {
             let asked = changes.wanted();
             last.asked_fingerprints =
                 inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
@@ -99,9 +88,9 @@ impl Reporter {
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
         let written = plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname));
         let opened = plan.opened.iter().map(|(_, note)| note).chain(written.flat_map(|host| &host.opened));
-        let opened = opened.filter(|_| !self.is_dry_run);
+        let opened = opened.filter(|_| !self.is_dry_run());
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname)).chain(opened);
-        let now = self.clock.unix_seconds();
+        let now = self.clock().unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }
 
@@ -110,7 +99,7 @@ impl Reporter {
         logging::log(Level::Info, module_path!(), line);
         let mut values = self.metrics.update();
         values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+        values.set(Family::LastWrite, &[], self.clock().unix_seconds());
     }
 
     fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
