@@ -48,7 +48,7 @@ const ODD_HOSTNAMES: [&str; 16] = [
 ];
 
 /// Path expressions that we write; an empty one is none.
-const PATHS: [&str; 23] = [
+const PATHS: [&str; 25] = [
     "",
     "",
     "",
@@ -70,6 +70,8 @@ const PATHS: [&str; 23] = [
     "^/v",
     "^/api",
     "^/api$",
+    "^/api(/.*)?$",
+    "^/api/v2(/.*)?$",
     r"^/api/.*\.png$",
     r"\z",
 ];

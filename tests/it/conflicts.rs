@@ -279,3 +279,50 @@ fn a_path_that_is_reworded_keeps_its_rule_while_its_new_rule_is_refused() {
     }
     assert_eq!(harness.service_at(host, "/app"), "http://web:80");
 }
+
+/// docs/annotations.md: the expression asks for more than the prefix does, so it is narrower and in front. The last one
+/// is as wide as the prefix: then the login wins, or an operator is told.
+#[test]
+fn an_expression_with_a_login_is_not_hidden_by_an_open_prefix() {
+    for path in ["^/api(/[a-zA-Z0-9._~%/-]*)?$", "^/api(/.{0,64})?$", "^/api(/.*)?$"] {
+        let harness = Harness::new();
+        let program = harness.start();
+        let login = on_x("ingress/n/login", &[&CHECK[..], &[("tunnel-path", path)]].concat());
+        let prefix = on_x("ingress/n/api", &[("tunnel-path-prefix", "/api")]);
+        run(&program, std::slice::from_ref(&login));
+        assert!(!harness.cloudflare.visit(X, "/api/v1").is_served());
+        run(&program, &[login, prefix]);
+        let visit = harness.cloudflare.visit(X, "/api/v1");
+        assert!(!visit.is_served(), "{path}: {visit}, and the log: {:?}", harness.log.lines_with(&["WARN"]));
+    }
+}
+
+/// A rule of ours that goes in the same request is in front of the foreign rule. If it goes a loop before, the visitors
+/// of the foreign rule need its login all the time.
+#[test]
+fn a_new_hostname_takes_no_request_of_a_foreign_rule_with_a_login_beside_a_withdrawn_path() {
+    for is_at_once in [false, true] {
+        let harness = Harness::new();
+        let program = harness.start();
+        let wild = [("tunnel-service", "http://wild:80"), ("tunnel-path-prefix", "/api/v2")];
+        run(&program, &[of("ingress/n/wild", endpoint("*.example.com", &wild))]);
+        let mut rules = harness.rules();
+        let check = r#"{"access":{"required":true,"teamName":"team","audTag":["a"]}}"#;
+        let theirs = r#"{"hostname":"*.example.com","path":"^/api(/|$)","service":"http://theirs:80","originRequest":"#;
+        rules.insert(rules.len() - 1, format!("{theirs}{check}}}"));
+        let document = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
+        harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+        assert!(!harness.cloudflare.visit(X, "/api/secret").is_served());
+        if !is_at_once {
+            run(&program, &[]);
+        }
+        run(&program, &[object("ingress/n/web", X, "http://web:80")]);
+        let visit = harness.cloudflare.visit(X, "/api/secret");
+        assert!(
+            !visit.is_served(),
+            "{is_at_once}: {visit} {:#?} {:?}",
+            harness.rules(),
+            harness.log.lines_with(&["WARN"])
+        );
+    }
+}

@@ -9,7 +9,15 @@ use std::str::Chars;
 use super::{SPECIAL, compiled};
 
 /// The ends of a prefix form: the path ends there, or continues after a slash.
-const PREFIX_ENDS: [&str; 2] = ["(/|$)", "(?:/|$)"];
+const PREFIX_ENDS: [&str; 8] =
+    ["(/|$)", "(?:/|$)", "(/.*)?$", "(?:/.*)?$", "(|/.*)$", "(/.*|)$", "(/|$)(.*)", "(/|$).*"];
+
+/// Characters with which no path of the prefix form continues.
+const OTHER_CONTINUATIONS: [&str; 6] = ["x", "X", "0", ".", "-", "_"];
+
+/// A continuation of the prefix form with characters of each kind. It is longer than most repetition counts.
+const LONG_CONTINUATION: &str =
+    r##"/a/Z-._~%20!$&'()*+,;=:@ "#<>[]\^`{|}é/0123456789/0123456789/0123456789/0123456789"##;
 
 /// Expressions that match every path of a request.
 const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
@@ -84,12 +92,13 @@ impl Continuation {
     }
 }
 
-/// True if the text, behind a literal beginning, matches a letter, with which no path of the prefix form continues; or
-/// if it matches all that the prefix form does, by these examples.
+/// True if the text, behind a literal beginning, matches what the prefix form does not; or if it matches all that the
+/// prefix form does, by these examples.
 fn is_wide(text: &str) -> bool {
     compiled(&format!("^(?:{text})")).is_ok_and(|expression| {
         let is_match = |rest: &str| expression.is_match(rest);
-        is_match("x") || ["", "/", "/x", "/0.-_~%2F/x"].into_iter().all(is_match)
+        OTHER_CONTINUATIONS.into_iter().any(is_match)
+            || ["", "/", LONG_CONTINUATION].into_iter().all(is_match)
     })
 }
 
@@ -263,12 +272,13 @@ mod tests {
             ["^/api(/v1|/v2)/?", "^/api(/|$)"],
             ["^/api(/v[0-9]+)?/admin.*", "^/api(/|$)"],
             ["^/api(/.+)$", "^/api(/|$)"],
+            ["^/api(/[a-zA-Z0-9._~%/-]*)?$", "^/api(/|$)"],
+            ["^/api(/.{0,64})?$", "^/api(/|$)"],
             ["^/api(/|$)", "^/api.{0,}"],
             ["^/api(/|$)", "^/api(.*|$)"],
             ["^/api(/|$)", "^/api[a-z/0-9.-]*$"],
-            ["^/api(/|$)", "^/api(/.*)?$"],
             ["^/api(/|$)", "^/api([/.].*)?$"],
-            ["^/api(/|$)", "^/api(|/.*)$"],
+            ["^/api(/|$)", "^/api([._].*|/.*)?$"],
             ["^/api(/|$)", "^/api(|[^a-z].*)$"],
             ["^/api(/|$)", r"^/api(\.json)?(/|$)"],
             ["^/api(/|$)", "^/api/?"],
