@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::mem;
 
 use super::hosts::HostIndex;
 use super::order::{HostPath, MarkedRule, NearbyRules, insert};
@@ -116,7 +115,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
     let replaced: BTreeSet<usize> = inserted(puts.iter().filter_map(|(_, _, present)| *present));
     for (position, slot) in list.iter_mut().enumerate() {
-        slot.is_own |= replaced.contains(&position) || slot.is_one_of(&removed);
+        slot.is_going = slot.is_one_of(&removed);
+        slot.is_own |= replaced.contains(&position) || slot.is_going;
     }
     puts.retain(|(index, rule, present)| {
         let near = NearbyRules::new(&list, &hosts, &rule.hostname);
@@ -133,9 +133,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             barred.extend(written.err().map(|refusal| (*index, refusal)));
             barred.last().is_some_and(|(last, _)| last == index)
         });
-        let going = mem::take(&mut removed);
-        if !going.is_empty() {
-            list.retain(|slot| !slot.is_one_of(&going));
+        if list.iter().any(|slot| slot.is_going) {
+            list.retain(|slot| !slot.is_going);
             hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
             waiting = usize::MAX;
         }

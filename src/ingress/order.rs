@@ -34,6 +34,8 @@ use crate::model::hostname::{HostPattern, Hostname};
 pub(super) struct MarkedRule<'a> {
     pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
+    /// True if the edits remove the rule, so that it need not be in order.
+    pub(super) is_going: bool,
     /// The rank of the rule's path, found once because it may compile the path.
     rank: PathRank,
 }
@@ -48,7 +50,7 @@ pub(super) struct HostPath<'a> {
 impl<'a> MarkedRule<'a> {
     pub(super) fn new(rule: Cow<'a, Rule>, is_own: bool) -> Self {
         let rank = shape::rank(rule.path());
-        Self { rule, is_own, rank }
+        Self { rule, is_own, is_going: false, rank }
     }
 
     fn key(&self) -> Key<'_> {
@@ -235,7 +237,7 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     fn ours(&self, position: usize, scope: HostPath<'_>, side: Ordering) -> Vec<usize> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();
-        for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own) {
+        for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own && !slot.is_going) {
             let is_there = (index < position) == is_in_front;
             if is_there && scope.shares_hosts_with(HostPath::of(&slot.rule)) && slot.key().cmp(&key) == side {
                 others.push((slot.key(), index));

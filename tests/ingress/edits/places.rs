@@ -310,3 +310,18 @@ fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_
         );
     }
 }
+
+/// Point 3 of ingress/order.rs, and Invariant 3: the wider rule of ours, which would be a reason to stand in front of the
+/// foreign one, goes in the same request.
+#[test]
+fn a_rule_that_goes_leads_no_new_rule_in_front_of_a_foreign_one() {
+    let before = ["*.example.com ^/api/v2(/|$) own", "*.example.com ^/api(/|$) foreign", "- - rest"];
+    let after = ["*.example.com ^/api(/|$) foreign", "a.example.com - own", "- - rest"];
+    let (new, gone) =
+        (put(wanted("a.example.com", "", "http://own")), remove("*.example.com", "^/api/v2(/|$)"));
+    let one_by_one =
+        edit(&edit(&list(&before), std::slice::from_ref(&gone)).document, std::slice::from_ref(&new));
+    assert_eq!(lines(&one_by_one.document), after, "in two requests");
+    let at_once = edit(&list(&before), &[new, gone]);
+    assert_eq!(lines(&at_once.document), after, "in one request");
+}
