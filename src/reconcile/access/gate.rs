@@ -1,7 +1,7 @@
 //! The gate that every publication passes: the gate sets the rule's Access check, or returns the reason to wait.
 
-use crate::ingress::WantedRule;
 use crate::ingress::access::AccessCheck;
+use crate::ingress::{Rule, WantedRule};
 use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::access::Application;
@@ -327,8 +327,10 @@ impl Gate<'_> {
             return Err(self.unknown(&publication, unread));
         }
         if publication.rule.is_none() {
-            let is_closed =
-                check.is_some() && over.is_empty() && !protection.is_record_only_in(&publication.tunnel);
+            // The comment may claim the record without a rule before the rule is deleted.
+            let has_checked_rule = || protection.own_rule(path, None).is_some_and(Rule::requires_access);
+            let is_open = !has_checked_rule() && protection.is_record_only_in(&publication.tunnel);
+            let is_closed = check.is_some() && over.is_empty() && !is_open;
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
         let team = self.snapshot.access.snapshot().map(|access| &access.team);

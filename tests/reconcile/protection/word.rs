@@ -424,3 +424,35 @@ fn an_opening_that_waits_for_the_rule_of_a_refused_endpoint_fails_no_request() {
     settle(&mut cloudflare, &desired[..2]);
     assert_eq!(names(&cloudflare), [""; 0]);
 }
+
+/// docs/access.md (3): a warning names the hostname that opens.
+#[test]
+fn a_hostname_that_opens_as_a_record_alone_is_told_of() {
+    let theirs = [r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned()];
+    let mut cloudflare = FakeCloudflare::new(&theirs, &[]).with_access(cloudflare().policies);
+    settle(&mut cloudflare, &[required(NAME)]);
+    assert_eq!(locked(&cloudflare), [NAME]);
+    let mut told = 0;
+    for _ in 0..4 {
+        let plan = run(&mut cloudflare, &[alone(OPEN)]);
+        told += plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>();
+    }
+    assert_eq!(locked(&cloudflare), [""; 0], "it is open now");
+    assert_eq!(told, 1);
+}
+
+/// Invariant 9: the object says nothing of Access any more, and its `none` was said for a tunnel to which the
+/// record never led.
+#[test]
+fn a_record_alone_that_was_to_move_opens_nothing_by_silence() {
+    let theirs = [r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned()];
+    let mut cloudflare = FakeCloudflare::new(&theirs, &[]).with_access(cloudflare().policies);
+    settle(&mut cloudflare, &[required(NAME)]);
+    cloudflare.unready.insert(tunnel_id(OFFICE), "no connector".to_owned());
+    for word in [OPEN, ""] {
+        run(&mut cloudflare, &[in_tunnel(alone(word), "office")]);
+        assert_eq!(locked(&cloudflare), [NAME], "{word:?}");
+    }
+    let plan = run(&mut cloudflare, &[alone("")]);
+    assert_eq!(locked(&cloudflare), [NAME], "{plan:?}");
+}

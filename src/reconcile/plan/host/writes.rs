@@ -103,11 +103,12 @@ pub(super) fn host_plan(
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
+    // The deletion of old rules in another tunnel opens nothing.
+    let is_closed = |rule: &HostRule<'_>| Some(rule.tunnel) == moving.target && rule.rule.requires_access();
     let opens = match moving.repoint {
         // Visitors still reach the old rules.
         Repoint::Later => false,
-        // The deletion of old rules in another tunnel opens nothing.
-        Repoint::NotNeeded => !moving.puts.is_empty(),
+        Repoint::NotNeeded => !moving.puts.is_empty() || moving.going.iter().any(is_closed),
         Repoint::InStamp | Repoint::InUnstamp => true,
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
