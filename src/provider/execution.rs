@@ -206,17 +206,14 @@ impl<'a> Execution<'a> {
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         self.touched.insert(target);
         loop {
+            if let WriteTarget::Zone(zone) = target
+                && let Some(answer) = self.quotas.full(zone).cloned()
+            {
+                self.note_rejected(step, &halving.take(Piece::grows), &answer);
+            }
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
-            }
-            if let WriteTarget::Zone(zone) = target
-                && let Some(answer) = self.quotas.full(zone).cloned()
-                && sent.iter().all(Piece::grows)
-            {
-                self.note_rejected(step, &sent, &answer);
-                halving.note_written();
-                continue;
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);

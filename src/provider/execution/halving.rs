@@ -139,6 +139,14 @@ impl<'a> Halving<'a> {
         self.suspects.retain(|piece| !is_given_up(piece.hostname));
     }
 
+    /// Takes out the unsent pieces for which `is_such` is true.
+    pub(super) fn take(&mut self, is_such: impl Fn(&Piece<'a>) -> bool) -> Vec<Piece<'a>> {
+        let groups = self.queue.iter_mut().chain([&mut self.suspects]);
+        let taken = groups.flat_map(|pieces| pieces.extract_if(.., |piece| is_such(piece))).collect();
+        self.queue.retain(|pieces| !pieces.is_empty());
+        taken
+    }
+
     /// Ends the search, and returns the pieces that were neither written nor refused.
     pub(super) fn undecided(self) -> Vec<Piece<'a>> {
         [self.sent.concat(), self.queue.concat(), self.suspects].concat()

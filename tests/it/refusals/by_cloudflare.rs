@@ -211,3 +211,28 @@ fn a_zone_that_may_not_be_written_stops_no_other() {
         settle(program.external_dns(), account.cloudflare(), &[]).expect("withdrawn");
     }
 }
+
+/// docs/protocol.md: nothing that grows is sent to a full zone, so what does not grow waits for none of it.
+#[test]
+fn records_that_a_full_zone_has_already_are_updated_in_one_loop_beside_new_ones() {
+    let account = SharedAccount::new();
+    let name = |number: usize, end: &str| format!("h{number:03}{end}.example.com");
+    let program = account.harness.start();
+    let external_dns = program.external_dns();
+    let mut desired: Vec<Endpoint> =
+        (0..60).map(|number| published(&name(number, "a"), "http://web:80")).collect();
+    external_dns.run_loop(&desired).expect("published");
+    account.cloudflare().edit(|cloudflare| {
+        let present = cloudflare.records(&account.harness.zone).len();
+        cloudflare.zone_mut(&account.harness.zone).record_quota = present;
+    });
+    let path = [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/p")];
+    desired.extend((0..60).map(|number| test_support::harness::endpoint(&name(number, "a"), &path)));
+    desired.extend((0..60).map(|number| published(&name(number, "b"), "http://web:80")));
+    account.cloudflare().take_calls();
+    let outcome = external_dns.run_loop(&desired).map(drop);
+    let writes = account.cloudflare().count_calls().writes;
+    let paths = account.harness.rules().iter().filter(|rule| rule.contains("^/p")).count();
+    let blamed = account.harness.log.lines_with(&["without naming the cause"]).len();
+    assert_eq!((outcome, paths, blamed), (Ok(()), 60, 0), "{writes} writes");
+}
