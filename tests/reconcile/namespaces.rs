@@ -588,3 +588,30 @@ proptest! {
         }
     }
 }
+
+/// The rules of two objects were published before the guard was on, so the comment names neither object nor namespace.
+#[test]
+fn a_hostname_of_two_objects_stays_its_namespaces_while_they_have_mistakes_and_its_rules_are_gone() {
+    let shop = |object: &str, path: &str, timeout: &str| {
+        let service = "http://web.shop.svc:80";
+        let said = [("tunnel-service", service), ("tunnel-path", path), ("origin-connect-timeout", timeout)];
+        endpoint_of(&format!("ingress/shop/{object}"), NAME, &said)
+    };
+    let mut cloudflare = after_the_switch(&[shop("a", "^/a$", "5s"), shop("b", "^/b$", "5s")]);
+    let evil = of("ingress/evil/web", "", "http://web.evil.svc:80");
+    let mistaken = [shop("a", "^/a$", "soon"), shop("b", "^/b$", "soon")];
+    let asked = [&mistaken[..], &[evil]].concat();
+    run(&mut cloudflare, &asked);
+    assert!(!services(&cloudflare).contains(&rule("", "http://web.evil.svc:80")), "the services are of shop");
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("hostname")));
+    for nth in 0..4 {
+        let plan = run(&mut cloudflare, &asked);
+        assert_eq!(
+            services(&cloudflare),
+            [],
+            "loop {nth}: {:?} {:?}",
+            cloudflare.records[0].comment,
+            plan.refusals
+        );
+    }
+}

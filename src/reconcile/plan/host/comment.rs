@@ -10,14 +10,14 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
 /// The comments that the hostname's record can have while the `accepted` endpoints are published.
-pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated], is_withdrawal: bool) -> Comments {
+pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
     let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
     stamp.resource = resource(host, accepted, &stamp).map(Into::into);
     stamp.bind_to(host.name());
     let asking = || namespace::code_of(accepted.first()?.resource()?);
     let namespace = host.operator().namespace_guard.then(asking).flatten();
     let may_be_cut = !host.adopted_records.is_empty();
-    Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut, is_withdrawal }
+    Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
 /// The object of all rules of the hostname, if they have a single object.
@@ -56,7 +56,7 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 /// The reason if the comment has no room for new claims beside the claims that the stamp has already.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
     let comes = accepted.iter().any(|gated| !claims_already(host, gated));
-    let comments = comments(host, accepted, false);
+    let comments = comments(host, accepted);
     let mut claims = claims_with(host, accepted, &[]);
     if !comes || comments.has_room(&claims) {
         return None;
@@ -88,8 +88,6 @@ pub struct Comments {
     limit_bytes: usize,
     /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
     may_be_cut: bool,
-    /// True if the stamp is released once it claims nothing. A refused endpoint without a rule keeps its hostname.
-    is_withdrawal: bool,
 }
 
 impl Comments {
@@ -109,7 +107,7 @@ impl Comments {
     }
 
     fn naming(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
-        let stamp = if self.is_withdrawal && claims.is_empty() {
+        let stamp = if claims.is_empty() {
             self.stamp.released()
         } else {
             self.stamp.claiming(claims.clone(), namespace)

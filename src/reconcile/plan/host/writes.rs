@@ -90,12 +90,15 @@ pub(super) fn host_plan(
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     let keeps_dangling = host.may_be_written_elsewhere(&dangling);
-    let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
+    let without_dangling = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
+    // Without its last claim, the stamp of a refused endpoint would be a released one.
+    let is_last = !is_withdrawal && without_dangling.is_empty();
+    let dangling = if keeps_dangling || is_last { BTreeSet::new() } else { dangling };
     let mut claims = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
     }
-    let comments = comment::comments(host, accepted, is_withdrawal);
+    let comments = comment::comments(host, accepted);
     let hides_wildcard = hides_wildcard(host);
     let is_deletion = accepted.is_empty() && hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
