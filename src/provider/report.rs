@@ -44,7 +44,7 @@ impl ProviderState {
         if !plan.postponed.is_empty() {
             info!(
                 hostnames = plan.postponed.len();
-                "this request changes {} hostnames, and the next loops go on with the others",
+                "this request changes {} hostnames, and leaves the number in hostnames= to the next requests",
                 plan.hosts.len()
             );
         }

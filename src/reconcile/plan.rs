@@ -33,7 +33,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The hostnames that one request changes. The turn with the next number starts with `hostnames_max` hostnames later.
+/// The hostnames that one request changes. Each next number starts `hostnames_max` hostnames later.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     pub number: usize,

@@ -284,8 +284,8 @@ impl fmt::Display for Reason {
                     formatter.write_str("set ADOPT=access to take it over, ")?;
                 }
                 formatter.write_str(
-                    "delete it at Cloudflare, or keep it, remove webhook/access-policy, and protect the hostname by \
-                     ACCESS_GUARD=true or webhook/access-required, -team-name and -aud-tag",
+                    "delete it at Cloudflare; or keep it, and in place of webhook/access-policy set ACCESS_GUARD=true or \
+                     webhook/access-required, -team-name and -aud-tag",
                 )
             }
             Self::WouldOpen { by: None } => formatter.write_str(
@@ -354,11 +354,14 @@ impl fmt::Display for Reason {
                 formatter,
                 "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
             ),
-            Self::StampFull { rules, limit_bytes } => write!(
-                formatter,
-                "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
-                 bytes): publish fewer paths, change them in two steps, shorten OWNER_ID, or take a paid plan (500 bytes)"
-            ),
+            Self::StampFull { rules, limit_bytes } => {
+                let plan = if *limit_bytes < 500 { ", or take a paid plan (500 bytes)" } else { "" };
+                write!(
+                    formatter,
+                    "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
+                     bytes): publish fewer paths, change them in two steps, or shorten OWNER_ID{plan}"
+                )
+            }
             Self::RuleConflict(text)
             | Self::Failed(text)
             | Self::Waiting(text)
@@ -374,8 +377,8 @@ impl fmt::Display for Reason {
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "this write ({what}) is undone each time: if another program or person undoes it, let one program \
-                 write the value; if Cloudflare does not store a default, leave the option out"
+                "this write ({what}) is undone each time: if another program or a change by hand undoes it, let one \
+                 program write the value; if Cloudflare does not store a default, leave the option out"
             ),
         };
         written?;

@@ -170,9 +170,10 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
         hostname: record.name.clone(),
         resource: stamp.resource,
         text: format!(
-            "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not configured here: \
-             another instance uses the same OWNER_ID, so the webhook ignores the record; if you have changed tunnels, list \
-             the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved",
+            "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
+             configured here, so the webhook ignores the record: if another instance has this OWNER_ID, give each one its \
+             own; if you have changed tunnels, list the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames \
+             have moved",
             snapshot.operator().owner
         ),
     })

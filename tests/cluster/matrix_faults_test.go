@@ -27,7 +27,7 @@ var faultTrials = []trial{
 	{"refusal", []string{"It asks again, in every loop, for what was refused"}, asksAgain},
 	{"names", []string{
 		"It asks for `application/external.dns.webhook+json;version=1`",
-		"What it calls the list of creations",
+		"The name of the list of creations",
 	}, namesWhatItWants},
 }
 

@@ -20,7 +20,7 @@ var sourceTrials = []trial{
 		"A wildcard of an Ingress, by `webhook-tunnel-wildcard: \"true\"`",
 		"Annotations that begin `external-dns.alpha.kubernetes.io/`",
 		"Annotations that begin `external-dns.kubernetes.io/`",
-		"What goes is withdrawn under `--policy=sync`",
+		"A deleted object is withdrawn under `--policy=sync`",
 	}, readsEverything},
 	{"all", []string{"The address of a LoadBalancer, by `DEFAULT_SERVICE` and `PUBLISH=all`"}, readsWithoutAnnotations},
 	{"listenerset", []string{"Routes of a ListenerSet, with `--gateway-listener-sets`"}, readsListenerSets},

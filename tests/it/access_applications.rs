@@ -90,7 +90,12 @@ fn a_replacement_that_was_refused_or_undone_twice_is_tried_again_after_ten_minut
     }
     assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
     assert!(stage.logged(&["refused=not_kept", NAME, "Access application"]));
-    assert!(stage.logged(&["refused=cloudflare", NEXT, "the Access application: ", "not like this"]));
+    assert!(stage.logged(&[
+        "refused=cloudflare",
+        NEXT,
+        "the Access application is not accepted: ",
+        "not like this"
+    ]));
     stage.cloudflare().advance_clock(PAUSE - MOMENT);
     assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
     assert_eq!(writes(&stage, &desired("staff,on-call")), both[1..], "another one");

@@ -35,7 +35,7 @@ fn thousands_of_hostnames_are_published_in_turn_and_withdrawn_in_turn_after_all_
     }
     assert_eq!(external_dns.run_loop(&shops), Ok(Changes::default()));
     for (left, lines) in [(1_100, 1), (100, 1), (0, 0)] {
-        let words = ["the next loops go on", &format!("hostnames={left}")];
+        let words = ["to the next requests", &format!("hostnames={left}")];
         assert_eq!(harness.log.lines_with(&words).len(), lines, "{left} are left");
     }
 

@@ -29,7 +29,9 @@ impl ApplicationWriter<'_> {
         let tag = if writes.iter().any(is_written) { self.ensure_tag() } else { Ok(()) };
         let tag = tag.map_err(|error| match &error {
             // Another instance may have created the tag, and lists may not show the tag yet.
-            Error::Rejected(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
+            Error::Rejected(_) => {
+                Reason::Waiting(format!("the tag of Access applications cannot be created: {error}"))
+            }
             error => reason_of(error),
         });
         let clock = self.state.clock();
@@ -138,7 +140,9 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
 fn reason_of(error: &Error) -> Reason {
     let text = format!("the Access application cannot be written: {error}");
     match error {
-        Error::Rejected(response) => Reason::Cloudflare(format!("the Access application: {response}")),
+        Error::Rejected(response) => {
+            Reason::Cloudflare(format!("the Access application is not accepted: {response}"))
+        }
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }

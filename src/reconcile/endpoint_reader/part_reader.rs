@@ -159,7 +159,7 @@ impl PartReader<'_, '_> {
             if let Some(setting) = settings.operator.asks_for_access(requires) {
                 self.mistake(
                     property,
-                    format!("is set, but {setting} sets Access for every rule: remove it"),
+                    format!("is set, but {setting} sets Access for every rule: remove {property}"),
                 );
             }
             return Ok(WantedAccess::Unspecified);

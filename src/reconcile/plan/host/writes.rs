@@ -65,7 +65,7 @@ impl<'a, 'w> Move<'a, 'w> {
                 )
             }),
             (None, Some(HostRule { tunnel, .. })) => format!(
-                "the hostname's rules in tunnel {tunnel} stay until MOVE_GRACE has passed, because some visitors still reach it"
+                "the hostname's rules in tunnel {tunnel} stay until MOVE_GRACE has passed, because visitors may still reach that tunnel"
             ),
             (None, None) => return None,
         };
