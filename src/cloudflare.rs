@@ -22,7 +22,6 @@ mod settings;
 mod token;
 mod transport;
 mod tunnel;
-mod tunnel_token;
 mod zone;
 
 pub use access::{AccountOrZone, parse_application};
@@ -35,4 +34,3 @@ pub use settings::{ClientSettings, Credentials};
 pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};
 pub use tunnel::{Connector, Tunnel, is_name_taken};
-pub use tunnel_token::TunnelToken;

@@ -65,20 +65,6 @@ impl Error {
         }
     }
 
-    /// The same error without Cloudflare's texts, which may repeat a secret that this program does not know.
-    pub(super) fn without_message(mut self) -> Self {
-        if let Self::Rejected(response)
-        | Self::Credentials(response)
-        | Self::NotFound(response)
-        | Self::Failed(response)
-        | Self::Intercepted(response) = &mut self
-        {
-            response.message = "text withheld: it may hold a secret".into();
-            response.chain.clear();
-        }
-        self
-    }
-
     /// True if the connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind == TransportErrorKind::Disconnected)
