@@ -65,7 +65,7 @@ fn run() -> Result<(), Problem> {
     let before = Standing::of(&harness);
 
     // A refusal is a line of the log: here between the steps, in a cluster on the container's standard error.
-    logging::start(LevelFilter::Warn, Format::Text).map_err(|error| error.to_string())?;
+    logging::start(LevelFilter::Warn, Format::Text);
     let program = harness.start();
     let mut demo = Demo { harness: &harness, program: &program, before: &before, objects: Vec::new() };
     publish(&mut demo)?;
@@ -221,7 +221,6 @@ impl Demo<'_> {
     fn run_loop(&self) -> Result<Changes, Problem> {
         let desired: Vec<Endpoint> = self.objects.iter().map(Object::endpoint).collect();
         let answer = self.program.external_dns().run_loop(&desired);
-        log::logger().flush();
         answer.map_err(|status| format!("the webhook answered {status}"))
     }
 

@@ -128,8 +128,7 @@ pub fn tunnel(
 /// The client of a command. It logs calls only on request, because the report already says what an operator needs.
 fn client(config: &Config, clock: &Arc<dyn Clock>) -> Result<Client, String> {
     if config.log_level >= LevelFilter::Debug {
-        logging::start(config.log_level, config.log_format)
-            .map_err(|error| format!("cannot start the log's thread: {error}"))?;
+        logging::start(config.log_level, config.log_format);
     }
     Client::new(config.client.clone(), Arc::clone(clock)).map_err(|error| error.to_string())
 }

@@ -158,7 +158,7 @@ pub const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 /// hold a worker by sending a body slowly or never.
 pub const API_WORKERS: usize = 8;
 
-/// The stack of threads that only pass requests on, serve the metrics port, or write log lines.
+/// The stack of threads that only pass requests on or serve the metrics port.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 
 /// The time between two checks of the API's listening sockets: tiny_http silently loses them if it runs out of file
@@ -228,12 +228,6 @@ pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 /// The length to which the values and the text of a log line are cut together. Container runtimes split lines of more
 /// than 16 KiB, and escapes make a line longer.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
-
-/// The time that all threads together wait to log while stderr is full. It is a part of `REQUEST_TIMEOUT`.
-pub const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// The time that the process waits at its end for log lines to be written. A live reader of stderr takes milliseconds.
-pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest credentials file. A token has 40 to 60 bytes.
 pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;

@@ -5,27 +5,18 @@
 //! ureq-proto's traces show the token.
 
 mod key_values;
-mod queue;
 
 use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
-use std::thread;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use miniserde::json;
 use simple_logger::SimpleLogger;
 
 pub use self::key_values::{debug, line_of, log};
-use self::queue::{Entry, Queue};
-use crate::limits::{LISTENER_STACK_BYTES, LOG_FLUSH_TIMEOUT};
+use crate::limits::LOG_MESSAGE_MAX_CHARS;
 use crate::model::log_line::{LogLine, Pair};
 use crate::model::text::one_line;
-
-/// The name of the only thread that writes.
-const WRITER: &str = "log";
-
-/// The process has one queue, because it has one stderr.
-static QUEUE: Queue = Queue::new();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -36,37 +27,38 @@ pub enum Format {
     Json,
 }
 
+/// A line before it is formatted.
+struct Entry<'a> {
+    level: Level,
+    target: &'a str,
+    line: LogLine,
+}
+
+impl<'a> Entry<'a> {
+    fn new(level: Level, target: &'a str, line: LogLine) -> Self {
+        Self { level, target, line: line.cut(LOG_MESSAGE_MAX_CHARS) }
+    }
+}
+
 /// Starts to log: this program's lines up to `level`, and warnings and errors of everything else. Panics become lines,
 /// too.
-///
-/// A separate thread writes the lines. A thread that logs may wait for it, for a limited time; so may [`Log::flush`].
-pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
+pub fn start(level: LevelFilter, format: Format) {
+    let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     // A program that embeds the library may have set a logger already.
-    if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
-        thread::Builder::new()
-            .name(WRITER.to_owned())
-            .stack_size(LISTENER_STACK_BYTES)
-            .spawn(move || write_lines(format))?;
+    if log::set_boxed_logger(Box::new(Logger { level, format, text })).is_ok() {
         panic::set_hook(Box::new(move |panicked| {
-            // If the writer itself panics, stderr is gone.
-            if thread::current().name() != Some(WRITER) {
-                // The logger itself may have panicked, so the line bypasses it.
-                let line = LogLine::default().text(panicked.to_string());
-                QUEUE.push(Entry::new(Level::Error, "panic", line));
-            }
+            // The logger itself may have panicked, so the line bypasses it.
+            let line = LogLine::default().text(panicked.to_string());
+            write_panic(format, &Entry::new(Level::Error, "panic", line));
         }));
     }
     log::set_max_level(level);
-    Ok(())
-}
-
-/// The number of lines dropped because stderr did not take them.
-pub fn lost_lines() -> i64 {
-    QUEUE.lost()
 }
 
 struct Logger {
     level: LevelFilter,
+    format: Format,
+    text: SimpleLogger,
 }
 
 impl Log for Logger {
@@ -76,34 +68,36 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            QUEUE.push(Entry::new(record.level(), record.target(), line_of(record)));
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let entry = Entry::new(record.level(), record.target(), line_of(record));
+        match self.format {
+            Format::Json => write(&json_line(&entry)),
+            // simple_logger panics when stderr is gone. No line can be written then.
+            Format::Text => {
+                let _ = panic::catch_unwind(AssertUnwindSafe(|| write_text(&self.text, &entry)));
+            }
         }
     }
 
-    fn flush(&self) {
-        QUEUE.flush(LOG_FLUSH_TIMEOUT);
-    }
+    fn flush(&self) {}
 }
 
 fn is_ours(target: &str) -> bool {
     target.starts_with(env!("CARGO_CRATE_NAME"))
 }
 
-fn write_lines(format: Format) -> ! {
-    let text = SimpleLogger::new().with_level(LevelFilter::Trace);
-    QUEUE.drain(|entry| {
-        // simple_logger panics when stderr is gone. No line can be written then.
-        let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
-            Format::Text => write_text(&text, entry),
-            Format::Json => write_json(entry),
-        }));
-    })
-}
-
-fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
+fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry<'_>) {
     let (target, line) = (short_target(target), text_line(line));
     logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
+}
+
+fn write_panic(format: Format, entry: &Entry<'_>) {
+    match format {
+        Format::Json => write(&json_line(entry)),
+        Format::Text => write(&format!("{} [{}] {}\n", entry.level, entry.target, text_line(&entry.line))),
+    }
 }
 
 /// The target in a text line. The path of a module of ours would take sixty characters, so it is shortened.
@@ -111,16 +105,16 @@ fn short_target(target: &str) -> &str {
     if is_ours(target) { "webhook" } else { target }
 }
 
+/// Writes a line in one call, so that the line stays whole.
+fn write(line: &str) {
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
 fn text_line(line: &LogLine) -> String {
     one_line(&line.to_string(), usize::MAX).to_string()
 }
 
-/// Writes the line in one call, so that the line stays whole.
-fn write_json(entry: &Entry) {
-    let _ = io::stderr().lock().write_all(json_line(entry).as_bytes());
-}
-
-fn json_line(Entry { level, target, line }: &Entry) -> String {
+fn json_line(Entry { level, target, line }: &Entry<'_>) -> String {
     let level = level.as_str().to_ascii_lowercase();
     let mut members = vec![("level", &*level), ("target", target), ("message", &line.text)];
     for Pair { key, value, is_quoted: _ } in &line.pairs {
@@ -144,7 +138,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::limits;
+
     use crate::secret::Secret;
 
     /// The members of a JSON line, in their order.
@@ -235,10 +229,10 @@ mod tests {
             let is_plain = |character: char| character.is_ascii_graphic() || character == ' ';
             assert!(inner.chars().all(is_plain), "{inner}");
         }
-        let long = "ä".repeat(limits::LOG_MESSAGE_MAX_CHARS + 1);
+        let long = "ä".repeat(LOG_MESSAGE_MAX_CHARS + 1);
         let line = LogLine::default().quoted("path", &*long).text(&*long);
         let cut = Entry::new(Level::Info, "here", line.clone()).line;
-        let shown = format!("{}…", "ä".repeat(limits::LOG_MESSAGE_MAX_CHARS));
+        let shown = format!("{}…", "ä".repeat(LOG_MESSAGE_MAX_CHARS));
         assert_eq!(cut.to_string(), format!("… path={shown:?}"), "both share the room");
         assert_eq!(line.cut(usize::MAX).text, long);
     }
@@ -257,7 +251,7 @@ mod tests {
 
     #[test]
     fn libraries_say_warnings_at_most() {
-        let logger = |level| Logger { level };
+        let logger = |level| Logger { level, format: Format::Text, text: SimpleLogger::new() };
         let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider");
         for (level, target, said, expected) in [
             (LevelFilter::Trace, ours, Level::Trace, true),

@@ -41,8 +41,6 @@ fn main() -> ExitCode {
         Err(EarlyExit { output, status: Ok(()) }) => print(&output),
         Err(EarlyExit { output, status: Err(()) }) => Err(usage(vec![output])),
     };
-    // Log lines are written before the program's last messages.
-    log::logger().flush();
     let Err((code, said)) = outcome else { return ExitCode::SUCCESS };
     for problem in said {
         let _ = writeln!(io::stderr(), "{}", redact(problem.trim_end()));
@@ -102,8 +100,7 @@ fn warned(config: Config) -> Config {
 }
 
 fn serve(config: Config) -> Result<(), Exit> {
-    logging::start(config.log_level, config.log_format)
-        .map_err(|error| failed(format!("cannot start the log's thread: {error}")))?;
+    logging::start(config.log_level, config.log_format);
     serve::serve(config).map_err(|error| {
         log::error!("{error}");
         (1, Vec::new())

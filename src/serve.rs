@@ -11,9 +11,8 @@ use log::{info, warn};
 use crate::clock::{Clock, SystemClock};
 use crate::cloudflare::Client;
 use crate::config::Config;
-use crate::logging;
 use crate::observe::health::Health;
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::Metrics;
 use crate::observe::responder::{self, RunningResponder};
 use crate::observe::routes;
 use crate::provider::Provider;
@@ -107,10 +106,7 @@ impl Running {
         let provider = Arc::new(provider);
         let scrape = {
             let provider = Arc::clone(&provider);
-            move || {
-                metrics.update().set(Family::LostLogLines, &[], logging::lost_lines());
-                provider.scrape()
-            }
+            move || provider.scrape()
         };
         let routes = {
             let provider = Arc::clone(&provider);

@@ -55,12 +55,6 @@ impl LogLine {
         self.pairs.iter().find(|pair| *pair.key == *key).map(|pair| &*pair.value)
     }
 
-    /// The approximate size of its allocations.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let pairs = self.pairs.iter().map(|pair| size_of::<Pair>() + pair.key.len() + pair.value.len());
-        self.text.len() + pairs.sum::<usize>()
-    }
-
     fn with(mut self, pair: Pair) -> Self {
         self.pairs.push(pair);
         self
@@ -78,18 +72,5 @@ impl fmt::Display for LogLine {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_as_large_as_its_texts_and_the_places_of_its_pairs() {
-        let line = LogLine::default().text("0123456789");
-        assert_eq!(line.memory_bytes(), 10);
-        let line = line.word("zone", &"abc").quoted("hostname", "a.example.com");
-        assert_eq!(line.memory_bytes(), 10 + 4 + 3 + 8 + 13 + 2 * size_of::<Pair>());
     }
 }

@@ -97,7 +97,6 @@ families! {
         "Connectors (replicas of cloudflared) at the last check, which is skipped while few calls are left; absent if it failed, and in the first two minutes.",
     ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel"]
         "Lowest version of the configuration that a connector of the tunnel has applied.",
-    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines dropped because stderr did not take them.",
 }
 
 /// The counted values, shared by everything that counts.

@@ -7,7 +7,6 @@
     reason = "what is unexpected fails the test, and time is what it is about"
 )]
 
-mod blocked_stderr;
 mod ends;
 mod families;
 mod hanging_calls;
