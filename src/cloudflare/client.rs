@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::credential_file::{CredentialFile, SecretProof};
+use super::credential_file::CredentialFile;
 use super::envelope::{self, PageInfo, Take};
 use super::error::{Error, ErrorResponse};
 use super::error_class::ApiResource;
@@ -98,17 +98,12 @@ impl Client {
         Self { metrics, ..self }
     }
 
-    /// Reads the file of the credentials, and uses a changed secret once two consecutive reads have found it. Returns
-    /// true if a new secret is used. After Cloudflare refuses the secret in use, one look is enough.
+    /// Reads the file of the credentials, and uses a changed secret. Returns true if a new secret is used.
     pub fn look_at_credential_file(&self) -> bool {
-        self.look(SecretProof::Routine)
-    }
-
-    fn look(&self, proof: SecretProof) -> bool {
         let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
-        let Some(secret) = file.look(credentials.secret(), proof) else { return false };
+        let Some(secret) = file.look(credentials.secret()) else { return false };
         *lock(&self.credentials) = Arc::new(credentials.with_secret(secret));
         true
     }
@@ -137,7 +132,7 @@ impl Client {
         if !are_refused {
             return false;
         }
-        self.look(SecretProof::Refused);
+        self.look_at_credential_file();
         // Another thread may have read the new credentials.
         self.credentials() != *used
     }

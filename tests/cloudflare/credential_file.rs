@@ -100,7 +100,7 @@ fn swing(folder: &Path) {
 }
 
 #[test]
-fn a_changed_secret_is_taken_once_two_looks_have_seen_it() {
+fn a_changed_secret_is_taken_at_the_next_look() {
     type Change = fn(&Path);
     let by_rename: Change = |folder| {
         fs::write(folder.join("next"), format!(" {NEW}\r\n")).unwrap();
@@ -114,21 +114,10 @@ fn a_changed_secret_is_taken_once_two_looks_have_seen_it() {
         let fixture = Fixture::new(if is_mounted { mounted(&folder) } else { folder.join("token") });
         assert_eq!(fixture.looks(2), [false, false], "{label}: nothing has changed");
         change(&folder);
-        assert_eq!(fixture.looks(1), [false], "{label}");
         assert_eq!(fixture.read(), [OLD], "{label}");
-        assert_eq!(fixture.looks(3), [true, false, false], "{label}");
+        assert_eq!(fixture.looks(2), [true, false], "{label}");
         assert_eq!(fixture.read(), [NEW], "{label}");
     }
-}
-
-#[test]
-fn a_secret_that_is_being_written_is_not_taken_by_halves() {
-    let fixture = Fixture::new(folder("halves").join("token"));
-    for (written, taken) in [(&NEW[..5], false), (&NEW[..9], false), (NEW, false), (NEW, true)] {
-        fs::write(&fixture.path, written).unwrap();
-        assert_eq!(fixture.looks(1), [taken], "{written}");
-    }
-    assert_eq!(fixture.read(), [NEW]);
 }
 
 /// What is done to a path by hand.
@@ -161,7 +150,7 @@ fn a_file_that_is_of_no_use_for_a_while_changes_nothing_and_is_told_of_once() {
 
         let _ = fs::remove_file(&fixture.path);
         fs::write(&fixture.path, NEW).unwrap();
-        assert_eq!(fixture.looks(2), [false, true], "{label}");
+        assert_eq!(fixture.looks(1), [true], "{label}");
         assert_eq!(fixture.read(), [NEW], "{label}");
         let lines = said_of(shown);
         assert!(lines.last().unwrap().contains("a new secret"), "{lines:?}");
@@ -190,6 +179,15 @@ fn a_read_that_is_refused_is_made_again_with_what_the_file_holds_by_now() {
     fs::write(&fixture.path, NEW).unwrap();
     assert_eq!(fixture.read(), [OLD, NEW]);
     assert_eq!(fixture.read(), [NEW]);
+}
+
+#[test]
+fn a_half_written_secret_is_refused_and_read_again() {
+    let fixture = refusing("halves");
+    fs::write(&fixture.path, &NEW[..9]).unwrap();
+    assert_eq!(fixture.looks(1), [true]);
+    fs::write(&fixture.path, NEW).unwrap();
+    assert_eq!(fixture.read(), [&NEW[..9], NEW]);
 }
 
 #[test]
