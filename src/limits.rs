@@ -166,10 +166,6 @@ pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 /// the 12 s of a request are less than ExternalDNS's 15 s.
 pub const LISTENER_CHECK_PERIOD: Duration = Duration::from_secs(2);
 
-/// After this many requests whose bodies are too large to be discarded, the process ends and is restarted. Each of them
-/// keeps a thread and two file descriptors.
-pub const ABANDONED_REQUESTS_MAX: usize = 64;
-
 /// The time for a request's head to arrive at the metrics port.
 pub const OBSERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -15,7 +15,7 @@ use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -113,8 +113,6 @@ struct Shared {
     pool: Pool<Job>,
     permit: LargeBodyPermit,
     stopping: AtomicBool,
-    /// The number of requests that are never dropped, because their bodies are too large.
-    abandoned: AtomicUsize,
 }
 
 struct Job {
@@ -188,7 +186,6 @@ impl BoundServer {
             pool: Pool::new(),
             permit: LargeBodyPermit::default(),
             stopping: AtomicBool::new(false),
-            abandoned: AtomicUsize::new(0),
         });
         for _ in 0..shared.settings.workers {
             let shared = Arc::clone(&shared);
@@ -422,7 +419,7 @@ impl Shared {
 
     /// Sends the answer. When a request is dropped, tiny_http reads the rest of the body into one buffer of the
     /// announced size. If memory may lack room for that buffer, the request is never dropped and gets no answer. Its
-    /// connection can then neither be used again nor closed.
+    /// connection can then neither be used again nor closed. If that uses up the descriptors, tiny_http stops listening.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
         let length = request.body_length().unwrap_or_default();
         if length <= DRAINED_BODY_MAX_BYTES {
@@ -430,12 +427,6 @@ impl Shared {
         }
         mem::forget(request);
         log::warn!("a request announced a body of {length} bytes, and gets no answer");
-        let abandoned = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
-        if abandoned >= limits::ABANDONED_REQUESTS_MAX {
-            self.shutdown.fail(format!(
-                "{abandoned} requests announced bodies that are too large to discard; a restart frees their connections"
-            ));
-        }
         Ok(())
     }
 }
