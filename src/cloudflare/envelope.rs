@@ -92,7 +92,7 @@ pub(super) fn read(
 }
 
 fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) -> Error {
-    let Response { status, retry_after, date, .. } = response;
+    let Response { status, retry_after, .. } = response;
     let mut causes = Vec::new();
     for problem in errors {
         collect(problem, &mut causes);
@@ -106,7 +106,7 @@ fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) ->
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
     let (chain, permission) = (causes.collect(), resource.permission());
     let response = ErrorResponse { status: *status, code, message, chain, permission };
-    let pause = retry_after.as_deref().and_then(|value| retry::retry_after(value, date.as_deref()));
+    let pause = retry_after.as_deref().and_then(retry::retry_after);
     classify(resource, response, pause)
 }
 
