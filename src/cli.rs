@@ -32,6 +32,9 @@ pub enum Command {
 /// A longer name of a flag may be a secret. Cloudflare's tokens and keys have 37 characters or more.
 const NAME_MAX_BYTES: usize = 36;
 
+/// The flags that take no value. argh would read a value as a command.
+const SWITCHES: [&str; 2] = ["--json", "--version"];
+
 const STATUS: &str = "status";
 
 const TUNNEL: &str = "tunnel";
@@ -170,6 +173,9 @@ fn take_settings(
             Some((name, value)) if name.starts_with('-') => (name.to_owned(), Some(value.to_owned())),
             _ => (argument, None),
         };
+        if value.is_some() && SWITCHES.contains(&&*name) {
+            return Err(format!("{name} takes no value: write it alone, or leave it out"));
+        }
         let Some((variable, _)) = flags().find(|(variable, _)| flag(variable) == name) else {
             rest.push(name);
             rest.extend(value);
@@ -363,6 +369,13 @@ mod tests {
                 mistake(arguments),
                 "--dry-run takes exactly one value, as in --dry-run=true or --domain-filter=a,b"
             );
+        }
+    }
+
+    #[test]
+    fn a_value_of_a_switch_is_a_mistake_that_says_so() {
+        for arguments in [&["check", "--json=true"][..], &["--json=true"]] {
+            assert_eq!(mistake(arguments), "--json takes no value: write it alone, or leave it out");
         }
     }
 
