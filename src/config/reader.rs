@@ -13,7 +13,7 @@ use super::names::{is_injected, unknown_variable, variables};
 use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
 use crate::limits;
-use crate::model::text::{nearest, quoted};
+use crate::model::text::{nearest, quoted, seconds_in};
 use crate::regular_file;
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn seconds(&mut self, variable: &str, allowed: RangeInclusive<Duration>) -> Duration {
         let seconds = |text: &str| {
-            let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok().map(Duration::from_secs);
+            let seconds = text.parse().ok().or_else(|| seconds_in(text)).map(Duration::from_secs);
             seconds.filter(|seconds| allowed.contains(seconds)).ok_or_else(|| {
                 let (least, most) = (allowed.start().as_secs(), allowed.end().as_secs());
                 format!("allowed are whole seconds from {least}s to {most}s")

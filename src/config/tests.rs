@@ -38,6 +38,14 @@ fn a_token_and_a_tunnel_are_enough() {
 }
 
 #[test]
+fn a_time_is_read_as_in_an_annotation() {
+    for (text, seconds) in [("90", 90), ("90s", 90), ("1m30s", 90), ("1h", 3600)] {
+        let config = read(&with("MOVE_GRACE", text)).expect(text);
+        assert_eq!(config.provider.operator.move_grace, Duration::from_secs(seconds), "{text}");
+    }
+}
+
+#[test]
 fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name() {
     let lines = "\n MASS_DELETION_LIMIT = 7 \r\n \nDRY_RUN=true\n\nADOPT=\nCF_ACCOUNT_ID=0123456789abcdef0123456789abcdef\n\
                  REGEXP_DOMAIN_FILTER=^a=b$\n";
