@@ -110,7 +110,9 @@ fn check_replaceable(path: &Path) -> Result<(), String> {
         Err(error) => return Err(unwritable(path, &error)),
     };
     let text = contents.trim_ascii();
-    if text.is_empty() || text.starts_with(TUNNEL_TOKEN_PREFIX.as_bytes()) {
+    // A token of another program may begin so too, with a dot behind its first part.
+    let is_tunnel_token = text.starts_with(TUNNEL_TOKEN_PREFIX.as_bytes()) && !text.contains(&b'.');
+    if text.is_empty() || is_tunnel_token {
         return Ok(());
     }
     Err(format!(

@@ -58,15 +58,13 @@ impl PathPattern {
         Self::parse(&expression_of_prefix(prefix)?)
     }
 
-    /// [`parse`](Self::parse) with stricter checks, for a wanted endpoint. Present rules may have other paths. A prefix in
-    /// another form becomes [`from_prefix`](Self::from_prefix)'s, so that two objects do not ask for one path twice.
+    /// [`parse`](Self::parse) with stricter checks, for a wanted endpoint. Present rules may have other paths.
     ///
     /// # Errors
     /// Also when the text begins or ends with a blank.
     pub fn parse_wanted(text: &str) -> Result<Self, String> {
         check_ends(text)?;
-        let of_prefix = shape::prefix_of(text).and_then(|prefix| Self::from_prefix(&prefix).ok());
-        of_prefix.map_or_else(|| Self::parse(text), Ok)
+        Self::parse(text)
     }
 
     /// [`from_prefix`](Self::from_prefix) with stricter checks, for a wanted endpoint.
@@ -330,18 +328,6 @@ mod tests {
         ] {
             let pattern = PathPattern::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(PathPattern::prefix_of(pattern.as_str()).as_deref(), prefix, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_wanted_prefix_has_one_form_however_it_is_spelled() {
-        for end in ["(/|$)", "(?:/|$)", "(/.*)?$", "(?:/.*)?$", "(|/.*)$", "(/.*|)$", "(/|$)(.*)", "(/|$).*"]
-        {
-            let wanted = PathPattern::parse_wanted(&["^/a", end].concat()).unwrap();
-            assert_eq!(wanted.as_str(), "^/a(/|$)", "{end}");
-        }
-        for text in ["^/a(/.+)?$", "^/a(/.*)?", "^/(/|$)", "^/a.(/|$)"] {
-            assert_eq!(PathPattern::parse_wanted(text).unwrap().as_str(), text);
         }
     }
 

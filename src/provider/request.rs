@@ -128,8 +128,11 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.state.report(self.changes, plan, result);
-        // Written hostnames make room for postponed ones. If nothing could be written, others have their turn.
-        let is_stuck = !plan.postponed.is_empty() && !self.has_written;
+        // Completed hostnames make room for postponed ones. If there are none, others have their turn, unless the next
+        // request has to write the rules of records that this one wrote.
+        let has_completed = plan.hosts.iter().any(|host| !result.given_up.contains(&host.hostname));
+        let is_begun = self.has_written && !matches!(result.ending, Ending::Complete);
+        let is_stuck = !plan.postponed.is_empty() && !has_completed && !is_begun;
         self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_stuck));
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));

@@ -33,7 +33,7 @@ pub(super) struct ProviderState {
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
-    /// The number of requests that postponed hostnames and wrote nothing.
+    /// The number of requests that postponed hostnames and completed none.
     pub(super) turn: usize,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,

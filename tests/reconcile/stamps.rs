@@ -277,3 +277,26 @@ fn the_plan_names_the_digests_that_come_off_without_a_rule() {
         assert!(plan.hosts.iter().all(|host| host.dangling.is_empty()), "{plan:?}");
     }
 }
+
+/// The old rules were deleted by hand, or their tunnel was; the comment has no room for the digests of both.
+#[test]
+fn a_hostname_whose_many_rules_are_gone_and_whose_paths_are_all_new_is_published() {
+    let paths = |kind: &str| -> Vec<Endpoint> {
+        let path = |number: usize| format!("^/{kind}{number:02}$");
+        let said = |number| [("tunnel-service", "http://web:80".to_owned()), ("tunnel-path", path(number))];
+        let of = |number| {
+            let said = said(number);
+            harness::endpoint("a.example.com", &said.each_ref().map(|(name, value)| (*name, &**value)))
+        };
+        (0..12).map(of).collect()
+    };
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&paths("old"), usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("hostname")));
+    cloudflare.pass(3_600);
+    for _ in 0..4 {
+        cloudflare.run_loop(&paths("new"), usize::MAX);
+    }
+    let document = cloudflare.document(&tunnel_id(HOME));
+    assert_eq!(document.rules().iter().filter(|rule| rule.path().is_some()).count(), 12);
+}

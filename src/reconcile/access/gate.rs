@@ -328,8 +328,9 @@ impl Gate<'_> {
         }
         if publication.rule.is_none() {
             // The comment may claim the record without a rule before the rule is deleted.
-            let has_checked_rule = || protection.own_rule(path, None).is_some_and(Rule::requires_access);
-            let is_open = !has_checked_rule() && protection.is_record_only_in(&publication.tunnel);
+            let rule = protection.own_rule(path, Some(&publication.tunnel));
+            let is_open =
+                !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
             let is_closed = check.is_some() && over.is_empty() && !is_open;
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }

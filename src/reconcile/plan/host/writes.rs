@@ -92,8 +92,8 @@ pub(super) fn host_plan(
     let keeps_dangling = host.may_be_written_elsewhere(&dangling);
     let without_dangling = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
     // Without its last claim, the stamp of a refused endpoint would be a released one.
-    let is_last = !is_withdrawal && without_dangling.is_empty();
-    let dangling = if keeps_dangling || is_last { BTreeSet::new() } else { dangling };
+    let kept = usize::from(!is_withdrawal && without_dangling.is_empty());
+    let dangling = if keeps_dangling { BTreeSet::new() } else { inserted(dangling.into_iter().skip(kept)) };
     let mut claims = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
