@@ -138,7 +138,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-
     use crate::secret::Secret;
 
     /// The members of a JSON line, in their order.

@@ -111,7 +111,7 @@ pub(super) fn run<'a>(
     for target in touched.difference(&undecided) {
         memory.targets.forget(target.id());
     }
-    ledger.result
+    ledger.into_result()
 }
 
 impl<'a> Execution<'a> {

@@ -113,8 +113,8 @@ impl<'a> Execution<'a> {
         missed
     }
 
-    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in
-    /// this run is not read again.
+    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in this run is not read
+    /// again.
     fn missed_in(&mut self, tunnel: &TunnelId) -> Result<BTreeSet<Box<str>>, Reason> {
         if let Some(names) = self.missed_by_tunnel.get(tunnel) {
             return Ok(names.clone());
@@ -127,8 +127,8 @@ impl<'a> Execution<'a> {
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
-    /// reads once more. Notes the rules that the plan did not know. Only a lack of time or calls
-    /// ends the run; other failures concern this tunnel only.
+    /// reads once more. Notes the rules that the plan did not know. Only a lack of time or calls ends the run; other
+    /// failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {

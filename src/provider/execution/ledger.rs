@@ -64,6 +64,10 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    pub(super) fn into_result(self) -> RunResult {
+        RunResult { has_written: !self.written.is_empty(), ..self.result }
+    }
+
     pub(super) fn is_given_up(&self, hostname: &str) -> bool {
         self.result.given_up.contains(hostname)
     }
@@ -133,7 +137,6 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the edits are written. Their new rules are ours.
     pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
-        self.result.has_written = true;
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
                 self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
@@ -149,7 +152,6 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
-        self.result.has_written = true;
         self.written.extend(pieces.iter().map(Piece::fingerprint));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {

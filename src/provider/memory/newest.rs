@@ -184,8 +184,8 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            let freshness = seen.note(&tunnel(), &answer, Some(&document(true)), start);
-            assert_eq!(freshness.is_err(), is_old);
+            let noted = seen.note(&tunnel(), &answer, Some(&document(true)), start);
+            assert_eq!(noted.is_err(), is_old);
         }
     }
 
