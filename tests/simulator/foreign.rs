@@ -86,6 +86,12 @@ pub(crate) fn is_ours(record: &Record) -> bool {
     record.comment.as_deref().and_then(Stamp::parse).is_some()
 }
 
+/// Whether a stamp of ours claims something. A record that only leads visitors to a rule of others is kept without a
+/// claim, and is never asked for.
+pub(crate) fn is_claimed(record: &Record) -> bool {
+    record.comment.as_deref().and_then(Stamp::parse).is_some_and(|stamp| !stamp.claims.is_empty())
+}
+
 /// Whether the program of the other owner wrote a record.
 pub(crate) fn is_of_other(record: &Record) -> bool {
     record.comment.as_deref().is_some_and(|comment| comment.contains("owner=other"))

@@ -98,7 +98,12 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
     let is_touched_here =
         |one: &Watched| hosts_of(&one.url).any(|host| here.has(host, &world.claims, &world.settings));
     watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
-    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| keeps_requests(world, one))?;
+    if !here.has_lost_update() {
+        by_members
+            .iter()
+            .filter(|one| !is_touched_here(one))
+            .try_for_each(|one| keeps_requests(world, one))?;
+    }
     let mut looked_at = Share::default();
     for one in &by_members {
         if hosts_of(&one.url).next().is_none() || !is_by(one.changes.first(), is_of_objects) {
@@ -327,7 +332,7 @@ pub(crate) fn is_withheld(world: &World) -> bool {
         let records: Vec<&Record> =
             cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).collect();
         let is_published =
-            |host: &&str| records.iter().any(|record| record.name == **host && foreign::is_ours(record));
+            |host: &&str| records.iter().any(|record| record.name == **host && foreign::is_claimed(record));
         let published: Vec<&str> = HOSTS.into_iter().chain(CONTESTED).filter(is_published).collect();
         let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
         let rules: Vec<String> = tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id)).collect();
