@@ -155,7 +155,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 /// The services' namespaces, if the stamp names no namespace and the services are not of one namespace.
 pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, Vec<String>> {
     let mut stamps = snapshot.stamps_of(name);
-    stamps.retain(|stamp| !stamp.is_released());
+    stamps.retain(|stamp| !stamp.claims.is_released);
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
         return Ok(Some(namespace));
     }

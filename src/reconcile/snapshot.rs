@@ -290,7 +290,7 @@ impl Snapshot {
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
     /// for that rule, and ExternalDNS is not shown it.
     pub(super) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        if !stamp.is_released() {
+        if !stamp.claims.is_released {
             return None;
         }
         let visited = TunnelId::from_hostname(&record.content)?;

@@ -6,7 +6,8 @@
 //!
 //! Fields are percent-encoded, and unknown fields are preserved. `rules` is a run of three-character [`Digest`]s, one
 //! for each rule of the owner. A `!` in front means that an Access application of ours protects something of the
-//! hostname. A `-` means that an endpoint asks for the record only, alone or before the digests of rules with paths.
+//! hostname. A `-` means that an endpoint asks for the record only, alone or before the digests of rules with paths. A
+//! `~` means that the hostname was withdrawn, and that the record is kept for a foreign rule.
 //! `h` is a code of the hostname, if there is room: see [`Stamp::of`]. The namespace guard uses the field `ns=`: see
 //! [`Stamp::namespace`].
 
@@ -20,6 +21,7 @@ const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
 pub(super) const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
+const RELEASED: char = '~';
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// Three characters of a stamp: the digest of one rule, which hashes its tunnel and path, or the code of a hostname.
@@ -98,6 +100,8 @@ pub struct Claims {
     pub is_protected: bool,
     /// An endpoint asks only for the record.
     pub record_only: bool,
+    /// The hostname was withdrawn, and its record is kept for a foreign rule.
+    pub is_released: bool,
     /// One digest for each rule.
     pub digests: BTreeSet<Digest>,
 }
@@ -112,19 +116,21 @@ impl Claims {
     pub fn merge(&mut self, other: &Self) {
         self.is_protected |= other.is_protected;
         self.record_only |= other.record_only;
+        self.is_released &= other.is_released;
         self.digests.extend(&other.digests);
     }
 
     fn parse(run: &str) -> Option<Self> {
         let after = |run: &mut &str, mark| run.strip_prefix(mark).map(|rest| *run = rest).is_some();
         let mut digests = run;
-        let (is_protected, record_only) = (after(&mut digests, PROTECTED), after(&mut digests, RECORD_ONLY));
+        let [is_protected, record_only, is_released] =
+            [PROTECTED, RECORD_ONLY, RELEASED].map(|mark| after(&mut digests, mark));
         let digests = digests
             .as_bytes()
             .chunks(3)
             .map(|chunk| Digest::parse(std::str::from_utf8(chunk).ok()?))
             .collect::<Option<_>>()?;
-        Some(Self { is_protected, record_only, digests })
+        Some(Self { is_protected, record_only, is_released, digests })
     }
 }
 
@@ -135,6 +141,9 @@ impl fmt::Display for Claims {
         }
         if self.record_only {
             formatter.write_char(RECORD_ONLY)?;
+        }
+        if self.is_released {
+            formatter.write_char(RELEASED)?;
         }
         self.digests.iter().try_for_each(|digest| write!(formatter, "{digest}"))
     }
@@ -225,15 +234,10 @@ impl Stamp {
         Self { claims, namespace, ..self.clone() }
     }
 
-    /// The stamp of a record that is kept although its hostname was withdrawn: it claims nothing, and names neither
-    /// object nor namespace.
+    /// The stamp of a record that is kept although its hostname was withdrawn: it names neither object nor namespace.
     pub fn released(&self) -> Self {
-        Self { claims: Claims::default(), resource: None, namespace: None, ..self.clone() }
-    }
-
-    /// True for a [`released`](Self::released) stamp, even if a refused endpoint marked it as protected since.
-    pub fn is_released(&self) -> bool {
-        self.claims.is_empty() && self.resource.is_none() && self.namespace.is_none()
+        let claims = Claims { is_released: true, ..Claims::default() };
+        Self { claims, resource: None, namespace: None, ..self.clone() }
     }
 
     /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason

@@ -1,11 +1,13 @@
 //! Tunnels that can be read and not written: the token may only read, or Cloudflare fails for an hour. A new hostname
 //! has its record before its rule, so a name that another record serves must not lose it meanwhile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 use crate::shared_account::{SharedAccount, settle};
@@ -378,4 +380,27 @@ fn a_tunnel_that_took_the_probe_is_not_probed_in_every_loop_while_records_cannot
         versions += writes.configurations;
     }
     assert!(versions <= 2, "{versions}: the probe, and the rules whose records are there");
+}
+
+/// Both answers about the tunnel are from before the write, whose answer was lost, so the process cannot tell.
+#[test]
+fn a_new_record_whose_rule_an_old_answer_hides_stays_beside_a_mistake() {
+    let harness = Harness::with_foreign();
+    proxy_of_a_zone(&harness.cloudflare, "example.com");
+    harness.cloudflare.keep_past();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let put = Matcher::put_configuration();
+    harness.cloudflare.fault(put.clone(), 1, Fault::DoneButUnanswered);
+    let later = Arc::clone(&clock);
+    harness.cloudflare.edit_before(put, 1, move |_| later.put_ahead(Duration::from_secs(11)));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    assert_eq!(harness.service_at(A, "/"), WEB, "its rule and its record are there");
+    for nth in [1, 2] {
+        harness.cloudflare.fault(Matcher::get_configuration(), nth, Fault::Old { writes: 1 });
+    }
+    let _ = program.external_dns().run_loop(&[published(A, "nonsense://web")]);
+    harness.cloudflare.clear_faults();
+    assert_eq!(harness.service_at(A, "/"), WEB, "{:?} {:#?}", harness.cnames(), harness.rules());
 }

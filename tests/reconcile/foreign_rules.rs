@@ -217,7 +217,7 @@ fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_
                 "{note:?}"
             );
             let comment = &cloudflare.records[0].comment;
-            assert!(comment.ends_with(" rules=") && !comment.contains("resource="), "{comment}");
+            assert!(comment.ends_with(" rules=~") && !comment.contains("resource="), "{comment}");
             assert!(listing(&cloudflare.snapshot()).iter().any(|entry| *entry.hostname == *name), "{name}");
             let told = paths_of(&Hostname::parse(name).unwrap(), &cloudflare.snapshot());
             assert!(told[0].what.contains("the record's comment names no rule that exists;"), "{told:?}");
@@ -272,7 +272,7 @@ fn a_wildcards_record_is_not_kept_for_a_name_of_a_zone_that_was_not_read() {
     let mut cloudflare = FakeCloudflare::new(&[theirs("x.a.example.com", "")], &[]);
     cloudflare.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
     cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("web")));
-    cloudflare.records[0].comment = "external-dns owner=default rules=".into();
+    cloudflare.records[0].comment = "external-dns owner=default rules=~".into();
     let mut snapshot = cloudflare.snapshot();
     assert!(records(&snapshot).endpoints.is_empty(), "the wildcard leads to their rule");
     let inner = Zone { name: NAME.into(), id: ZoneId::new("inner"), ..snapshot.zones[0].zone.clone() };

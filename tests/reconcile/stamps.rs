@@ -281,22 +281,50 @@ fn the_plan_names_the_digests_that_come_off_without_a_rule() {
 /// The old rules were deleted by hand, or their tunnel was; the comment has no room for the digests of both.
 #[test]
 fn a_hostname_whose_many_rules_are_gone_and_whose_paths_are_all_new_is_published() {
-    let paths = |kind: &str| -> Vec<Endpoint> {
-        let path = |number: usize| format!("^/{kind}{number:02}$");
-        let said = |number| [("tunnel-service", "http://web:80".to_owned()), ("tunnel-path", path(number))];
-        let of = |number| {
-            let said = said(number);
-            harness::endpoint("a.example.com", &said.each_ref().map(|(name, value)| (*name, &**value)))
+    for count in [12, 22] {
+        let paths = |kind: &str| -> Vec<Endpoint> {
+            let path = |number: usize| format!("^/{kind}{number:02}$");
+            let said =
+                |number| [("tunnel-service", "http://web:80".to_owned()), ("tunnel-path", path(number))];
+            let of = |number| {
+                let said = said(number);
+                harness::endpoint("a.example.com", &said.each_ref().map(|(name, value)| (*name, &**value)))
+            };
+            (0..count).map(of).collect()
         };
-        (0..12).map(of).collect()
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&paths("old"), usize::MAX);
+        cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("hostname")));
+        for _ in 0..4 {
+            cloudflare.pass(3_600);
+            cloudflare.run_loop(&paths("new"), usize::MAX);
+        }
+        let document = cloudflare.document(&tunnel_id(HOME));
+        assert_eq!(document.rules().iter().filter(|rule| rule.path().is_some()).count(), count);
+    }
+}
+
+/// The digest of a rule that is gone comes off the comment, whatever keeps the object from being published.
+#[test]
+fn a_rule_by_hand_at_a_path_that_was_given_up_long_ago_stays_when_the_refused_path_is_published() {
+    let path = |path: &str, service: &str| {
+        harness::endpoint("a.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
     };
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(&paths("old"), usize::MAX);
+    cloudflare.run_loop(&[path("^/old$", "http://web:80")], usize::MAX);
     cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("hostname")));
-    cloudflare.pass(3_600);
-    for _ in 0..4 {
-        cloudflare.run_loop(&paths("new"), usize::MAX);
+    for _ in 0..2 {
+        cloudflare.pass(3_600);
+        cloudflare.run_loop(&[path("^/new$", "nonsense://web")], usize::MAX);
+    }
+    let by_hand = r#"{"hostname":"a.example.com","path":"^/old$","service":"http://by-hand:80"}"#;
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, by_hand.to_owned()));
+    for _ in 0..2 {
+        cloudflare.pass(3_600);
+        cloudflare.run_loop(&[path("^/new$", "http://web:80")], usize::MAX);
     }
     let document = cloudflare.document(&tunnel_id(HOME));
-    assert_eq!(document.rules().iter().filter(|rule| rule.path().is_some()).count(), 12);
+    let rules: Vec<&str> = document.rules().iter().map(|rule| rule.raw().get()).collect();
+    assert!(rules.contains(&by_hand), "{rules:?} {:?}", cloudflare.records);
+    assert_eq!(rules.len(), 3, "{rules:?}");
 }

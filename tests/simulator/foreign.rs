@@ -86,10 +86,10 @@ pub(crate) fn is_ours(record: &Record) -> bool {
     record.comment.as_deref().and_then(Stamp::parse).is_some()
 }
 
-/// Whether a stamp of ours claims something. A record that only leads visitors to a rule of others is kept without a
-/// claim, and is never asked for.
+/// Whether a stamp of ours claims the hostname. A record that only leads visitors to a rule of others is kept, and is
+/// never asked for.
 pub(crate) fn is_claimed(record: &Record) -> bool {
-    record.comment.as_deref().and_then(Stamp::parse).is_some_and(|stamp| !stamp.claims.is_empty())
+    record.comment.as_deref().and_then(Stamp::parse).is_some_and(|stamp| !stamp.claims.is_released)
 }
 
 /// Whether the program of the other owner wrote a record.

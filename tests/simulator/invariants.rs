@@ -235,7 +235,7 @@ fn is_by(change: Option<&VisitChange>, is_meant: impl Fn(&str) -> bool) -> bool 
 
 /// A visitor that a rule asks for a login is not served in the next moment by an object that says nothing of Access.
 /// What needs the login may be withdrawn first, and the application of what was withdrawn goes at the edge when it
-/// likes.
+/// likes. A name without a record, as where it was deleted by hand, asks no visitor for a login.
 fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_closed = |visit: &Visit| matches!(visit, Visit::Refused { .. });
     // What stood beside what was withdrawn may get its requests, so only the place of the object itself counts.
@@ -246,7 +246,8 @@ fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
     let opens = |[before, after]: &[VisitChange; 2]| {
         before.got.iter().all(is_closed) && after.got.iter().any(is_opened)
     };
-    if watched.visitor == Visitor::WithoutLogin && watched.changes.array_windows().any(opens) {
+    let had_name = watched.changes.first().is_some_and(|first| !first.got.contains(&Visit::NoSuchName));
+    if had_name && watched.visitor == Visitor::WithoutLogin && watched.changes.array_windows().any(opens) {
         return Err(Violation::new("opened", watched.to_string()));
     }
     Ok(())

@@ -64,7 +64,8 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 /// time counts as the oldest if its hostname is withdrawn, and as the youngest otherwise, which allows the fewest
 /// deletions.
 fn own_hostnames(hosts: &[HostPlan], snapshot: &Snapshot) -> Vec<OwnHostname> {
-    let own: Vec<OwnRecord<'_>> = snapshot.own_records().filter(|own| !own.stamp.is_released()).collect();
+    let own: Vec<OwnRecord<'_>> =
+        snapshot.own_records().filter(|own| !own.stamp.claims.is_released).collect();
     let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
     let own_hostnames = of_hostnames.filter_map(|own| {
         let name = &*own.first()?.record.name;

@@ -36,6 +36,7 @@ const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it 
 pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
+    claims.is_released &= accepted.is_empty();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
     for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
         claims.record_only = gated.publication().rule.is_none();
@@ -107,7 +108,7 @@ impl Comments {
     }
 
     fn naming(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
-        let stamp = if claims.is_empty() {
+        let stamp = if claims.is_released {
             self.stamp.released()
         } else {
             self.stamp.claiming(claims.clone(), namespace)

@@ -90,11 +90,10 @@ pub(super) fn host_plan(
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     let keeps_dangling = host.may_be_written_elsewhere(&dangling);
-    let without_dangling = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
-    // Without its last claim, the stamp of a refused endpoint would be a released one.
-    let kept = usize::from(!is_withdrawal && without_dangling.is_empty());
-    let dangling = if keeps_dangling { BTreeSet::new() } else { inserted(dangling.into_iter().skip(kept)) };
-    let mut claims = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
+    let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
+    let is_released = claims_before.is_released || is_withdrawal && !keeps_dangling;
+    let digests = &claims_before.digests - &dangling;
+    let mut claims = Claims { digests, is_released, ..claims_before };
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
     }
