@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
+use crate::logging;
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
@@ -115,7 +116,8 @@ impl Handler for Provider {
         let last = lock(&self.state.last_snapshot).unless_outdated();
         let clock = self.state.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        lock(&self.state.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
+        let lines = lock(&self.state.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
+        logging::log_all(&lines, module_path!());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
             self.state.look_for_unneeded_applications(last);

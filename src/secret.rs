@@ -1,6 +1,7 @@
 //! Holds secrets, and redacts them in every other text.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Mutex;
 
@@ -87,7 +88,11 @@ impl Secret {
 /// a secret would not be found.
 pub fn redact(text: &str) -> Cow<'_, str> {
     let mut redacted = Cow::Borrowed(text);
-    for secret in lock(&KNOWN).iter() {
+    let known = lock(&KNOWN);
+    // A file that was read while it was written gave the beginning of a secret.
+    let mut longest_first: Vec<&Secret> = known.iter().collect();
+    longest_first.sort_by_key(|secret| Reverse(secret.0.len()));
+    for secret in longest_first {
         if let Cow::Owned(text) = secret.redact(&redacted) {
             redacted = Cow::Owned(text);
         }
@@ -154,5 +159,13 @@ mod tests {
             Secret::parse(text).unwrap();
         }
         assert_eq!(redact("a-known-secret-no-2 a-word a-known-secret-no-1"), "[redacted] a-word [redacted]");
+    }
+
+    #[test]
+    fn a_secret_that_begins_with_another_one_is_redacted_whole() {
+        for text in ["half-of-the-token-0123", "half-of-the-token-0123-and-the-rest"] {
+            Secret::parse(text).unwrap();
+        }
+        assert_eq!(redact("half-of-the-token-0123-and-the-rest"), "[redacted]");
     }
 }

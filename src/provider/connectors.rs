@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use log::Level;
-
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, Connector};
 use crate::limits;
@@ -58,7 +56,7 @@ impl ConnectorWatch {
         };
         let lines: Vec<LogLine> = looks.into_iter().filter_map(note).collect();
         drop(values);
-        self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
+        logging::log_all(&self.logged.new_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
     }
 
     /// Notes the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.

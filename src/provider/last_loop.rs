@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::mem;
 
-use log::{Level, info};
+use log::Level;
 
 use crate::limits;
-use crate::logging;
 use crate::model::LogLine;
 use crate::observe::status::Status;
 use crate::provider::adjustments::WithoutService;
@@ -83,37 +82,49 @@ pub(super) struct LastRequest {
 }
 
 impl LastLoop {
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS. If ExternalDNS asked for no changes in the
-    /// loop before, forgets the earlier refusals and returns true.
-    pub(super) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> bool {
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log. If
+    /// ExternalDNS asked for no changes in the loop before, forgets the earlier refusals and returns true.
+    pub(super) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> (bool, Vec<(Level, LogLine)>) {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             self.request = LastRequest::default();
         }
         self.request.asked_fingerprints.clear();
-        self.notes_of_shown.log(Level::Warn, shown.notes.iter().map(Note::line), now);
+        let mut lines = self.notes_of_shown.new_lines(shown.notes.iter().map(Note::line), now);
         self.endpoints.note_shown(&shown.endpoints, now);
         if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
             let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
-            info!(
-                wanted, published, refused, waiting, without_service;
-                "the first loop is complete; the command status says more"
-            );
+            let counts = [
+                ("wanted", wanted),
+                ("published", published),
+                ("refused", refused),
+                ("waiting", waiting),
+                ("without_service", without_service),
+            ];
+            let line = counts.iter().fold(LogLine::default(), |line, (key, count)| line.word(key, count));
+            lines.push((Level::Info, line.text("the first loop is complete; the command status says more")));
         }
-        is_quiet
+        (is_quiet, lines)
     }
 
-    /// Notes the endpoints that ExternalDNS sends, and logs changes.
-    pub(super) fn adjust(&mut self, adjusted: &Adjusted, without_service: WithoutService, now: i64) {
+    /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
+    pub(super) fn adjust(
+        &mut self,
+        adjusted: &Adjusted,
+        without_service: WithoutService,
+        now: i64,
+    ) -> Vec<(Level, LogLine)> {
         let Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, .. } = adjusted;
+        let mut lines = Vec::new();
         let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
         if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
-            info!(
+            let text = format!(
                 "endpoints that name no service and are not published: {unnamed} ({names}); LOG_LEVEL=debug names all"
             );
+            lines.push((Level::Info, LogLine::default().text(text)));
         }
-        self.left_out.log(Level::Warn, left_out.iter().map(Note::line), now);
+        lines.extend(self.left_out.new_lines(left_out.iter().map(Note::line), now));
         let alternating = self.alternations.see(endpoints.iter().zip(intent_fingerprints.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
@@ -122,9 +133,10 @@ impl LastLoop {
             ))
         });
         let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
-        self.notes_of_sent.log(Level::Warn, notes, now);
-        self.wildcards.log(unasked_wildcards, now);
+        lines.extend(self.notes_of_sent.new_lines(notes, now));
+        lines.extend(self.wildcards.new_lines(unasked_wildcards, now));
         self.endpoints.note_sent(endpoints);
+        lines
     }
 }
 
@@ -138,7 +150,8 @@ impl LastRequest {
 }
 
 impl Wildcards {
-    fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
+    fn new_lines(&mut self, unasked: &[UnaskedWildcard], now: i64) -> Vec<(Level, LogLine)> {
+        let mut lines = Vec::new();
         self.unasked = unasked.to_vec();
         self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX_SECONDS);
         for UnaskedWildcard { note, is_published } in unasked {
@@ -148,9 +161,10 @@ impl Wildcards {
             } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
                 self.logged.push(LoggedWildcard { wildcard, logged_at: now, sent_at: now });
                 let level = if *is_published { Level::Warn } else { Level::Info };
-                logging::log(level, module_path!(), &note.line());
+                lines.push((level, note.line()));
             }
         }
+        lines
     }
 
     /// The time at which the wildcard was logged.
@@ -172,7 +186,7 @@ mod tests {
         for (now, is_sent, since) in
             [(0, true, 0), (60, false, 0), (120, true, 0), (3_719, true, 0), (7_319, true, 7_319)]
         {
-            wildcards.log(if is_sent { &unasked } else { &[] }, now);
+            wildcards.new_lines(if is_sent { &unasked } else { &[] }, now);
             assert_eq!(wildcards.since(&unasked[0]), Some(since), "at {now}");
         }
     }
@@ -185,9 +199,9 @@ mod tests {
             is_published: false,
         };
         let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
-        wildcards.log(&all, 0);
+        wildcards.new_lines(&all, 0);
         assert_eq!(wildcards.logged.len(), WILDCARDS_LOGGED_MAX);
-        wildcards.log(&all[..1], WILDCARD_ABSENT_MAX_SECONDS);
+        wildcards.new_lines(&all[..1], WILDCARD_ABSENT_MAX_SECONDS);
         assert_eq!(wildcards.logged.len(), 1);
     }
 }

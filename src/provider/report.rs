@@ -23,9 +23,11 @@ use crate::reconcile::refusal::Refusal;
 impl ProviderState {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
     pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
-        if lock(&self.last_loop).begin(shown, self.clock().unix_seconds()) {
+        let (is_quiet, lines) = lock(&self.last_loop).begin(shown, self.clock().unix_seconds());
+        if is_quiet {
             self.count_refusals([].iter());
         }
+        logging::log_all(&lines, module_path!());
     }
 
     /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
@@ -91,7 +93,8 @@ impl ProviderState {
         let opened = opened.filter(|_| !self.is_dry_run());
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname)).chain(opened);
         let now = self.clock().unix_seconds();
-        lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
+        let lines = lock(&self.last_loop).request.notes.new_lines(notes.map(Note::line), now);
+        logging::log_all(&lines, module_path!());
     }
 
     /// Logs and counts a completed write.

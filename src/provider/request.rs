@@ -30,6 +30,9 @@ use crate::webhook::Failure;
 /// The attempts to carry out a request: the first, and one after each lost answer to a write.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
+/// The requests of one turn that may complete no hostname: the second one finishes or takes back what the first left.
+const STUCK_REQUESTS_PER_TURN: usize = 2;
+
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
     state: &'a ProviderState,
@@ -133,7 +136,7 @@ impl ApplyRequest<'_> {
         let has_completed = plan.hosts.iter().any(|host| !result.given_up.contains(&host.hostname));
         let is_begun = self.has_written && !matches!(result.ending, Ending::Complete);
         let is_stuck = !plan.postponed.is_empty() && !has_completed && !is_begun;
-        self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_stuck));
+        self.memory.stuck_requests = self.memory.stuck_requests.wrapping_add(usize::from(is_stuck));
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -159,7 +162,8 @@ impl ApplyRequest<'_> {
     /// The plan of a turn; in a dry run, of all hostnames.
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn, hostnames_max })
+        let number = self.memory.stuck_requests / STUCK_REQUESTS_PER_TURN;
+        plan::plan(self.changes, snapshot, inputs, Turn { number, hostnames_max })
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the

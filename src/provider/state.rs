@@ -34,7 +34,7 @@ pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
     /// The number of requests that postponed hostnames and completed none.
-    pub(super) turn: usize,
+    pub(super) stuck_requests: usize,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use serde_json::json;
 use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program, published};
 
@@ -193,7 +194,7 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass() {
             .into_iter()
             .map(|shop| Endpoint { dns_name: format!("z{}", shop.dns_name), ..shop }),
     );
-    for _ in 0..3 {
+    for _ in 0..5 {
         let _ = external_dns.run_loop(&wanted);
     }
     assert_eq!(served(&harness, "example.org"), 10);
@@ -261,4 +262,46 @@ fn roomy() -> Harness {
     let harness = Harness::new();
     harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&harness.zone).record_quota = 10_000);
     harness
+}
+
+/// The records are in front of a wildcard record that leads elsewhere.
+#[test]
+fn records_that_a_request_left_without_rules_are_taken_back_before_others_have_their_turn() {
+    let harness = roomy();
+    let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.50", "proxied": true});
+    harness.cloudflare.add_record("example.com", wildcard).expect("taken");
+    // Cloudflare fails on documents with the new rules, and takes the document as it was.
+    let put = Matcher::put_configuration().with_body("shop-");
+    harness.cloudflare.fault_every(put, Fault::status(500));
+    let program = harness.start();
+    let shops = shops("example.com", HOSTNAMES);
+    let mut hidden = Vec::new();
+    for _ in 0..6 {
+        let _ = program.external_dns().run_loop(&shops);
+        hidden.push(harness.cnames().iter().filter(|(name, ..)| name.starts_with("shop-")).count());
+        harness.cloudflare.advance_clock(Duration::from_secs(30));
+    }
+    assert_eq!(hidden[1..], [0; 5], "{hidden:?}");
+}
+
+/// The first request had time for the records alone, and the second one was told to wait a second.
+#[test]
+fn rules_of_records_that_a_request_wrote_are_written_after_a_request_that_wrote_nothing() {
+    let harness = roomy();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let slow = Arc::clone(&clock);
+    harness.cloudflare.edit_after(Matcher::batch(), 1, move |_| slow.put_ahead(LONG));
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    assert_eq!(external_dns.run_loop(&shops).map(drop), Err(503));
+    assert_eq!((harness.cnames().len(), served(&harness, "example.com")), (CHANGED_HOSTNAMES_MAX, 0));
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::limited(1));
+    assert_eq!(external_dns.run_loop(&shops).map(drop), Err(503));
+    assert_eq!(served(&harness, "example.com"), 0);
+    clock.put_ahead(Duration::from_secs(60));
+    let _ = external_dns.run_loop(&shops);
+    assert_eq!(served(&harness, "example.com"), CHANGED_HOSTNAMES_MAX);
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
 }

@@ -5,7 +5,6 @@ use std::mem;
 
 use log::Level;
 
-use crate::logging;
 use crate::model::LogLine;
 
 /// The items that were present in the last loop, each with the time at which it was first logged, in seconds since 1970.
@@ -36,11 +35,13 @@ impl<T: Ord + Clone> Logged<T> {
 }
 
 impl Logged<LogLine> {
-    /// Logs the lines that are new since the last call.
-    pub(crate) fn log(&mut self, level: Level, lines: impl Iterator<Item = LogLine>, now: i64) {
-        for line in self.new_items(lines, now) {
-            logging::log(level, module_path!(), &line);
-        }
+    /// The warnings that are new since the last call.
+    pub(crate) fn new_lines(
+        &mut self,
+        lines: impl Iterator<Item = LogLine>,
+        now: i64,
+    ) -> Vec<(Level, LogLine)> {
+        self.new_items(lines, now).into_iter().map(|line| (Level::Warn, line)).collect()
     }
 }
 
