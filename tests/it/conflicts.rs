@@ -325,3 +325,29 @@ fn a_new_hostname_takes_no_request_of_a_foreign_rule_with_a_login_beside_a_withd
         );
     }
 }
+
+/// The check of the rule that answers all visitors of a place is the place's protection.
+#[test]
+fn a_silent_path_below_an_expression_with_a_login_opens_nothing() {
+    let mut opened = Vec::new();
+    for (closed, silent, at) in [
+        ("^/admin", ("tunnel-path-prefix", "/admin/metrics"), "/admin/metrics"),
+        ("^/admin", ("tunnel-path-prefix", "/admin"), "/admin/x"),
+        ("^/admin/", ("tunnel-path-prefix", "/admin/metrics"), "/admin/metrics"),
+        ("^/admin.*", ("tunnel-path-prefix", "/admin/metrics"), "/admin/metrics"),
+        ("^/admin", ("tunnel-path", "^/admin/metrics$"), "/admin/metrics"),
+        ("^/admin(/|$)", ("tunnel-path-prefix", "/admin/metrics"), "/admin/metrics"),
+        ("^/admin(/|$)", ("tunnel-path", "^/admin/metrics$"), "/admin/metrics"),
+        ("^/admin(/|$)", ("tunnel-path", "^/admin/?$"), "/admin"),
+    ] {
+        let harness = Harness::new();
+        let program = harness.start();
+        let login = on_x("ingress/n/login", &[&CHECK[..], &[("tunnel-path", closed)]].concat());
+        let open = on_x("ingress/n/open", &[silent]);
+        run(&program, std::slice::from_ref(&login));
+        assert!(!harness.cloudflare.visit(X, at).is_served(), "{closed} {at}");
+        run(&program, &[login, open]);
+        opened.extend(harness.cloudflare.visit(X, at).is_served().then_some((closed, silent)));
+    }
+    assert_eq!(opened, []);
+}

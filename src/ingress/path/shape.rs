@@ -29,14 +29,20 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
     prefixes.is_some_and(|(path, other)| (other + "/").starts_with(&(path + "/")))
 }
 
-/// True if `path` is a prefix form, and the expression `other` matches only the path of the prefix or paths below it.
+/// True if the beginning of the expression `other` proves that `path` matches all that `other` matches: `path` is a
+/// prefix form, and `other` matches only the path of the prefix or paths below it; or `path` matches everything that
+/// begins as `other` does.
 pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
     let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
-    let is_path_itself = bodies.any(|body| other.strip_suffix('$') == Some(body));
-    let beginning = literal_beginning(other);
-    let is_below =
-        |path: String| beginning.is_some_and(|(beginning, _)| beginning.starts_with(&(path + "/")));
-    prefix_of(path).is_some_and(|path| is_path_itself || is_below(path))
+    let is_path_itself =
+        bodies.any(|body| ["$", "/?$"].iter().any(|end| other.strip_suffix(end) == Some(body)));
+    let beginning = literal_beginning(other).map(|(beginning, _)| beginning);
+    let begins_with = |path: &str| beginning.as_ref().is_some_and(|beginning| beginning.starts_with(path));
+    let is_open = |rest: &str| ["", ".*", "(.*)"].contains(&rest);
+    match prefix_of(path) {
+        Some(path) => is_path_itself || begins_with(&(path + "/")),
+        None => literal_beginning(path).is_some_and(|(path, rest)| is_open(rest) && begins_with(&path)),
+    }
 }
 
 /// True unless the texts of two expressions prove that no path matches both.
@@ -138,7 +144,7 @@ fn literal_beginning(text: &str) -> Option<(String, &str)> {
     let mut rest = body;
     while let Some(Some(plain)) = literal_character(&mut characters) {
         // The character before one of these may be absent or repeated.
-        if characters.as_str().starts_with(['*', '?', '{']) {
+        if characters.as_str().starts_with(['*', '+', '?', '{']) {
             break;
         }
         literal.push(plain);
@@ -282,6 +288,8 @@ mod tests {
             ["^/api(/|$)", r"^/api(\.json)?(/|$)"],
             ["^/api(/|$)", "^/api/?"],
             ["^/api(/|$)", "^/api.+"],
+            ["^/api(/|$)", "^/api+"],
+            ["^/api(/|$)", "^/api+.*"],
             ["^/api(/|$)", "^/api(/.*)?"],
             ["^/api(/|$)", "^/api/?(.*)$"],
             ["^/api(/|$)", "^/api(.*)"],
@@ -305,7 +313,7 @@ mod tests {
             ("^/ab*", Some("/a")),
             ("^/ab?c", Some("/a")),
             ("^/ab{2}", Some("/a")),
-            ("^/ab+c", Some("/ab")),
+            ("^/ab+c", Some("/a")),
             (r"^/a\d", Some("/a")),
             ("^/a[|]b", Some("/a")),
             ("^/(a|b)", Some("/")),
@@ -361,6 +369,20 @@ mod tests {
             };
             let is_shared = texts.iter().all(is_match);
             prop_assert!(!is_shared || may_share(Some(&texts[0]), Some(&texts[1])), "{:?} {}", texts, path);
+        }
+
+        #[test]
+        fn a_path_of_an_expression_that_another_one_is_known_to_cover_matches_both(
+            texts in prop::collection::vec(r"\^/[ab/+]{0,3}(\.\*|\(\.\*\)|\(/\|\$\)|/\?\$|\$|\(/a\)\?)?", 2),
+            path in "/[ab/]{0,4}"
+        ) {
+            let is_match = |text: &String| {
+                PathPattern::parse(text).ok().map(|one| regex::Regex::new(one.as_str()).unwrap().is_match(&path))
+            };
+            let [wide, narrow] = [&texts[0], &texts[1]];
+            let is_known = PathPattern::matches_all_of(Some(wide), Some(narrow));
+            let matches = is_match(narrow).zip(is_match(wide));
+            prop_assert!(!is_known || matches.is_none_or(|(narrow, wide)| !narrow || wide), "{} {}", wide, narrow);
         }
 
         #[test]
