@@ -44,11 +44,8 @@ impl ProviderState {
             }
         }
         if !plan.postponed.is_empty() {
-            info!(
-                hostnames = plan.postponed.len();
-                "this request changes {} hostnames, and leaves the number in hostnames= to the next requests",
-                plan.hosts.len()
-            );
+            let (changed, left) = (plan.hosts.len(), plan.postponed.len());
+            info!("this request changes {changed} hostnames, and leaves {left} to the next requests");
         }
         if self.is_dry_run() {
             let writes = description::describe(plan).into_iter();

@@ -33,7 +33,7 @@ pub(super) struct ProviderState {
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
-    /// The number of requests that postponed hostnames and completed none.
+    /// The number of requests that postponed hostnames, completed none, and were not cut off after a write.
     pub(super) stuck_requests: usize,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,

@@ -61,7 +61,7 @@ impl OperatorSettings {
 
     /// The setting that configures Access for all rules, and so conflicts with a rule's own annotations for an Access
     /// check. `requires` is true if these annotations make the rule refuse visitors without a token.
-    pub fn asks_for_access(&self, requires: bool) -> Option<&'static str> {
+    pub fn conflict_with_check(&self, requires: bool) -> Option<&'static str> {
         let is_opt_out = requires && self.access_opt_out;
         if self.access_guard {
             Some("ACCESS_GUARD")

@@ -284,7 +284,7 @@ impl fmt::Display for Reason {
                     formatter.write_str("set ADOPT=access to take it over, ")?;
                 }
                 formatter.write_str(
-                    "delete it at Cloudflare; or keep it, and in place of webhook/access-policy set ACCESS_GUARD=true or \
+                    "delete it at Cloudflare; or keep it, remove webhook/access-policy, and set ACCESS_GUARD=true or \
                      webhook/access-required, -team-name and -aud-tag",
                 )
             }

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use test_support::clock::eventually;
 use test_support::external_dns::exchange;
 use test_support::harness::{Harness, endpoint};
@@ -30,7 +31,7 @@ fn a_standard_error_that_is_not_read_holds_up_neither_the_command_status_nor_the
     let without_service = endpoint("plain.example.com", &[]);
     thread::spawn(move || external_dns.run_loop(&[without_service]));
     eventually("the loop", || !harness.cloudflare.calls().is_empty());
-    thread::sleep(Duration::from_secs(1));
+    SystemClock.sleep(Duration::from_secs(1));
     let asked: &[u8] = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let status = exchange(process.observation(), &[asked]).expect("an answer");
     assert_eq!((status.status, process.observe("/healthz").status), (200, 200));

@@ -22,7 +22,7 @@ pub(in crate::provider) struct ApplicationWriter<'a> {
 }
 
 impl ApplicationWriter<'_> {
-    /// Does the work while time and calls are left, and returns the result of each piece.
+    /// Does the work while time and calls are left, and returns the result of each write.
     pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), Reason>> {
         let is_written =
             |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));

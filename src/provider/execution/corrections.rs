@@ -78,7 +78,7 @@ impl<'a> Execution<'a> {
         } else {
             let (kind, name) = self.name_of(WriteTarget::Zone(zone));
             warn!(
-                "in {kind} {name}, records for rules that were not written may stay as they are until the next loop: {error}"
+                "in {kind} {name}, comments may name rules that were not written, and the next loop corrects them: {error}"
             );
         }
     }

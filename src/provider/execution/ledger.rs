@@ -178,7 +178,7 @@ impl<'a> Ledger<'a> {
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
             let digest = planned.digest();
             match &planned.edit {
-                RuleEdit::Put { replaces, .. } if *replaces || host.comments.claimed_before(&digest) => {}
+                RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
                 RuleEdit::Put { .. } => {
                     claims.digests.remove(&digest);
                 }

@@ -145,7 +145,7 @@ pub(crate) fn usable_policy<'p>(
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
             let is_default = settings.default_access_policy.iter().any(|name| **name == *text);
-            let by = if is_default { " by DEFAULT_ACCESS_POLICY" } else { "" };
+            let by = if is_default { " (from DEFAULT_ACCESS_POLICY)" } else { "" };
             return Err(format!(
                 "names {text:?}{by}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
                  the dashboard under Zero Trust, Access, Policies"

@@ -156,7 +156,7 @@ impl PartReader<'_, '_> {
                 self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
             let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
-            if let Some(setting) = settings.operator.asks_for_access(requires) {
+            if let Some(setting) = settings.operator.conflict_with_check(requires) {
                 self.mistake(
                     property,
                     format!("is set, but {setting} sets Access for every rule: remove {property}"),

@@ -1,4 +1,4 @@
-//! One hostname as it was read.
+//! One hostname before anything is written, with everything that is taken over.
 
 mod adoption;
 pub(super) mod comment;

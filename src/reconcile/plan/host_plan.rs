@@ -111,8 +111,7 @@ impl HostPlan {
 
     /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
     pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
-        self.dangling.contains(digest)
-            || !self.if_unwritable.is_empty() && self.comments.claimed_before(digest)
+        self.dangling.contains(digest) || !self.if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
     }
 
     /// A note about the hostname and its object.

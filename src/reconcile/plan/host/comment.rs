@@ -97,8 +97,8 @@ impl Comments {
         self.naming(self.namespace.as_ref(), claims).or_else(|| self.naming(None, claims))
     }
 
-    /// True if the stamp had the digest before anything is written.
-    pub(crate) fn claimed_before(&self, digest: &Digest) -> bool {
+    /// True if the stamp has the digest before anything is written.
+    pub(crate) fn is_in_stamp(&self, digest: &Digest) -> bool {
         self.stamp.claims.digests.contains(digest)
     }
 

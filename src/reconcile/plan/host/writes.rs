@@ -10,7 +10,7 @@ use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
+use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -31,8 +31,9 @@ enum Repoint {
     Later,
 }
 
-/// The part of a hostname's move that one request carries out. Without a change of tunnels, no part is left.
-struct Move<'a, 'w> {
+/// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
+/// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
+struct Change<'a, 'w> {
     /// The wanted tunnel; `None` if no endpoint is published.
     target: Option<&'w TunnelId>,
     repoint: Repoint,
@@ -44,7 +45,14 @@ struct Move<'a, 'w> {
     staying: Vec<HostRule<'a>>,
 }
 
-impl<'a, 'w> Move<'a, 'w> {
+impl Repoint {
+    /// True if the record is pointed to the tunnel in this stage.
+    fn is_in(self, stage: Stage) -> bool {
+        matches!((self, stage), (Self::InStamp, Stage::Stamp) | (Self::InUnstamp, Stage::Unstamp))
+    }
+}
+
+impl<'a, 'w> Change<'a, 'w> {
     fn of(decision: &Decision<'a, 'w>, is_withdrawal: bool) -> Self {
         let Decision { host, accepted, withdrawn, .. } = decision;
         let (target, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
@@ -79,22 +87,22 @@ pub(super) fn host_plan(
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, accepted, withdrawn, .. } = decision;
-    let claims_before = comment::claims_with(host, accepted, withdrawn);
+    let claims_during = comment::claims_with(host, accepted, withdrawn);
     let dangling = comment::dangling(host, accepted);
-    let is_withdrawal = is_withdrawal(decision, &claims_before, &dangling);
-    let moving = Move::of(decision, is_withdrawal);
-    let edits = edits(host, &moving, resource.as_deref());
-    let staying = moving.staying.iter().map(|rule| rule.tunnel);
+    let is_withdrawal = is_withdrawal(decision, &claims_during, &dangling);
+    let change = Change::of(decision, is_withdrawal);
+    let edits = edits(host, &change, resource.as_deref());
+    let staying = change.staying.iter().map(|rule| rule.tunnel);
     let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
     if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     let keeps_dangling = host.may_be_written_elsewhere(&dangling);
     let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let is_released = claims_before.is_released || is_withdrawal && !keeps_dangling;
-    let digests = &claims_before.digests - &dangling;
-    let mut claims = Claims { digests, is_released, ..claims_before };
-    for rule in &moving.going {
+    let is_released = claims_during.is_released || is_withdrawal && !keeps_dangling;
+    let digests = &claims_during.digests - &dangling;
+    let mut claims = Claims { digests, is_released, ..claims_during };
+    for rule in &change.going {
         claims.digests.remove(&rule.digest);
     }
     let comments = comment::comments(host, accepted);
@@ -103,19 +111,19 @@ pub(super) fn host_plan(
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
-        RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
+        RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims)
     };
     // The deletion of old rules in another tunnel opens nothing.
-    let is_closed = |rule: &HostRule<'_>| Some(rule.tunnel) == moving.target && rule.rule.requires_access();
-    let opens = match moving.repoint {
+    let is_closed = |rule: &HostRule<'_>| Some(rule.tunnel) == change.target && rule.rule.requires_access();
+    let opens = match change.repoint {
         // Visitors still reach the old rules.
         Repoint::Later => false,
-        Repoint::NotNeeded => !moving.puts.is_empty() || moving.going.iter().any(is_closed),
+        Repoint::NotNeeded => !change.puts.is_empty() || change.going.iter().any(is_closed),
         Repoint::InStamp | Repoint::InUnstamp => true,
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
-    let refusals = moving.waiting(host).into_iter().chain(early).map(refusal).collect();
+    let refusals = change.waiting(host).into_iter().chain(early).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
@@ -125,7 +133,7 @@ pub(super) fn host_plan(
         unstamp_operations,
         adoptions: adoption::adoptions(host, accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
-        moves_to: moving.target.filter(|_| moving.repoint == Repoint::InStamp).cloned(),
+        moves_to: change.target.filter(|_| change.repoint == Repoint::InStamp).cloned(),
         if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
         claims,
         dangling,
@@ -137,13 +145,13 @@ pub(super) fn host_plan(
 }
 
 /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
-fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
-    let removed = moving.going.iter().map(|rule| {
+fn edits(host: &Host<'_>, change: &Change<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
+    let removed = change.going.iter().map(|rule| {
         let path = rule.path().map(Into::into);
         let edit = RuleEdit::Delete { hostname: host.hostname.clone(), path };
         PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
     });
-    let put = moving.puts.iter().filter_map(|gated| {
+    let put = change.puts.iter().filter_map(|gated| {
         let rule = gated.publication().rule.clone()?;
         let replaces = host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
         let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
@@ -255,7 +263,7 @@ fn points_to_configured_tunnels(host: &Host<'_>) -> bool {
 /// The operations on the hostname's records.
 struct RecordWrites<'r, 'a> {
     host: &'r Host<'a>,
-    moving: &'r Move<'a, 'r>,
+    change: &'r Change<'a, 'r>,
     comments: &'r Comments,
 }
 
@@ -275,8 +283,8 @@ impl RecordWrites<'_, '_> {
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
                 let unstamped = unstamped.filter(|_| before != after);
-                stamp.extend(self.patch(record, Repoint::InStamp, stamped));
-                unstamp.extend(self.patch(record, Repoint::InUnstamp, unstamped));
+                stamp.extend(self.patch(record, Stage::Stamp, stamped));
+                unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
             }
             None => stamp.extend(self.without_cname(comment(before))),
         }
@@ -287,14 +295,14 @@ impl RecordWrites<'_, '_> {
     /// and a hostname without a record gets one to the tunnel that serves it now.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
-        let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
+        let (Some(target), Some(comment)) = (self.change.target, comment) else { return Vec::new() };
         let records = host.claimed_records();
         let served_elsewhere =
-            served_elsewhere(host, target).filter(|_| self.moving.repoint == Repoint::Later);
-        if self.moving.repoint == Repoint::Later && host.has_claimed_record() {
+            served_elsewhere(host, target).filter(|_| self.change.repoint == Repoint::Later);
+        if self.change.repoint == Repoint::Later && host.has_claimed_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped
-                .filter_map(|record| self.patch(record, Repoint::InStamp, Some(comment.clone())))
+                .filter_map(|record| self.patch(record, Stage::Stamp, Some(comment.clone())))
                 .collect();
         }
         let post = RecordOperation::Post(NewRecord {
@@ -310,10 +318,10 @@ impl RecordWrites<'_, '_> {
 
     /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
     /// proxied in Stamp, any other record when it is pointed to a tunnel.
-    fn patch(&self, record: &Record, time: Repoint, comment: Option<Box<str>>) -> Option<RecordOperation> {
-        let (target, is_pointed) = (self.moving.target, self.moving.repoint == time);
+    fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
+        let (target, is_pointed) = (self.change.target, self.change.repoint.is_in(stage));
         let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
-        let is_proxied = if points_to_tunnel { time == Repoint::InStamp } else { is_pointed };
+        let is_proxied = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
         let proxied = (target.is_some() && is_proxied && !record.proxied).then_some(true);
         let content = target.filter(|_| is_pointed).map(|target| target.hostname().into());
         let changes = content.is_some() || proxied.is_some() || comment.is_some();
