@@ -107,12 +107,12 @@ impl Plan {
                 TurnCandidate::Wanted(hostname, request) => plan_host(self, &hostname, request, context),
             };
             let Some(host) = host else { continue };
-            let paused = fingerprints::paused(&host, context.gate.snapshot, &context.gate.inputs.paused);
-            if paused.is_empty() {
+            let refusals = fingerprints::refusals(&host, context.gate.snapshot, &context.gate.inputs.paused);
+            if refusals.is_empty() {
                 self.hosts.push(host);
                 continue;
             }
-            self.refusals.extend(paused);
+            self.refusals.extend(refusals);
             paused_hosts.insert(host.hostname);
         }
         // A move whose writes are paused makes no progress, so it fails no request.

@@ -86,19 +86,19 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
     Some(Write { key: fingerprint([&*host.hostname]), content_fingerprint: fingerprint([&*content]), what })
 }
 
-/// The refusals of a hostname with a write that Cloudflare refused before. Reverted writes are refused if the hostname
-/// has no other writes. Otherwise all writes of the hostname are sent once more.
-pub(super) fn paused(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
-    if refused.is_empty() {
+/// The refusals of a hostname with a paused write, which Cloudflare refused before. Reverted writes are refused if the
+/// hostname has no other writes. Otherwise all writes of the hostname are sent once more.
+pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, paused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
+    if paused.is_empty() {
         return Vec::new();
     }
     let of_host =
-        content_fingerprints(host).filter_map(|(path, content)| Some((path, refused.get(&content)?)));
+        content_fingerprints(host).filter_map(|(path, content)| Some((path, paused.get(&content)?)));
     let mut held: Vec<(Option<&str>, &Reason)> = of_host.collect();
     if held.is_empty() {
         let writes = writes_of(host, snapshot);
         let not_kept: Vec<_> =
-            writes.iter().filter_map(|write| refused.get(&write.content_fingerprint)).collect();
+            writes.iter().filter_map(|write| paused.get(&write.content_fingerprint)).collect();
         if not_kept.len() == writes.len() {
             held.extend(not_kept.into_iter().map(|reason| (None, reason)));
         }

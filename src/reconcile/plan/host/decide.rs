@@ -59,30 +59,18 @@ pub(super) fn decide<'a, 'w>(
 ) -> Decision<'a, 'w> {
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let mut application_writes = Vec::new();
-    let (host, withdrawn) = loop {
-        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
-        let withdrawn = withdrawable(asked, wanted);
-        let mut found = refused_now(&host, &withdrawn, wanted);
-        if found.is_empty() {
-            // The last refusals: endpoints whose applications are written before their rules.
-            for (index, one) in wanted.iter().enumerate() {
-                let Some(write) = one.first_write() else { continue };
-                application_writes.push(write.clone());
-                found.push((index, Reason::WaitsForApplication(write.place.clone())));
-            }
-            if found.is_empty() || host.is_dry_run() {
-                break (host, withdrawn);
+    let (mut settled, mut withdrawn) = settle(&host, wanted, asked);
+    let application_writes: Vec<_> = wanted.iter().filter_map(|one| one.first_write().cloned()).collect();
+    if !application_writes.is_empty() && !host.is_dry_run() {
+        for one in wanted.iter_mut() {
+            let place = one.first_write().map(|write| write.place.clone());
+            if let Some(place) = place {
+                one.publication = Err(Reason::WaitsForApplication(place));
             }
         }
-        for (index, reason) in found {
-            if let Some(one) = wanted.get_mut(index) {
-                one.publication = Err(reason);
-            }
-        }
-    };
-    let wanted = &*wanted;
+        (settled, withdrawn) = settle(&host, wanted, asked);
+    }
+    let (host, wanted) = (settled, &*wanted);
     let refused =
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
     let refused = refused.chain(withheld(&host, asked, wanted, &withdrawn));
@@ -99,6 +87,29 @@ pub(super) fn decide<'a, 'w>(
     };
     wanted.iter().for_each(|one| decision.add_opening(one));
     decision
+}
+
+/// Refuses endpoints until no further endpoint is refused. Returns the hostname with everything that is taken over, and
+/// the paths that are withdrawn. Each round decides anew what is taken over, because a refused endpoint takes nothing
+/// over.
+fn settle<'a, 'w>(
+    host: &Host<'a>,
+    wanted: &mut [Wanted<Gated>],
+    asked: &'w Withdrawn,
+) -> (Host<'a>, Vec<Option<&'w str>>) {
+    loop {
+        let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
+        let withdrawn = withdrawable(asked, wanted);
+        let refused = refused_now(&host, &withdrawn, wanted);
+        if refused.is_empty() {
+            return (host, withdrawn);
+        }
+        for (index, reason) in refused {
+            if let Some(one) = wanted.get_mut(index) {
+                one.publication = Err(reason);
+            }
+        }
+    }
 }
 
 impl Decision<'_, '_> {
