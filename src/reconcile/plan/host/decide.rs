@@ -50,8 +50,8 @@ impl Wanted<Gated> {
     }
 }
 
-/// Decides on the request for a hostname. Refuses endpoints of `wanted` that cannot be published, until no further
-/// endpoint is refused.
+/// Decides on the request for a hostname. Refuses endpoints of `wanted` that cannot be published, and last those whose
+/// applications are written before their rules.
 pub(super) fn decide<'a, 'w>(
     host: Host<'a>,
     wanted: &'w mut Vec<Wanted<Gated>>,
@@ -59,52 +59,45 @@ pub(super) fn decide<'a, 'w>(
 ) -> Decision<'a, 'w> {
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let (mut settled, mut withdrawn) = settle(&host, wanted, asked);
-    let application_writes: Vec<_> = wanted.iter().filter_map(|one| one.first_write().cloned()).collect();
+    let mut settled = settle(&host, wanted, asked);
+    let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
+    // A rule that waits for its application may refuse further endpoints. A dry run writes nothing, so no rule waits.
     if !application_writes.is_empty() && !host.is_dry_run() {
         for one in wanted.iter_mut() {
-            let place = one.first_write().map(|write| write.place.clone());
-            if let Some(place) = place {
-                one.publication = Err(Reason::WaitsForApplication(place));
-            }
+            let Some(write) = one.first_write() else { continue };
+            one.publication = Err(Reason::WaitsForApplication(write.place.clone()));
         }
-        (settled, withdrawn) = settle(&host, wanted, asked);
+        settled = settle(&host, wanted, asked);
     }
     let (host, wanted) = (settled, &*wanted);
     let refused =
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
-    let refused = refused.chain(withheld(&host, asked, wanted, &withdrawn));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
     let mut decision = Decision {
         accepted: accepted_of(wanted),
-        refusals: refused.chain(ambiguous).collect(),
+        refusals: refused.chain(withheld(&host, asked, wanted)).chain(ambiguous).collect(),
         application_writes,
         opened: Vec::new(),
         opened_by_deletion: Vec::new(),
         host,
-        withdrawn,
+        withdrawn: withdrawable(asked, wanted),
     };
     wanted.iter().for_each(|one| decision.add_opening(one));
     decision
 }
 
-/// Refuses endpoints until no further endpoint is refused. Returns the hostname with everything that is taken over, and
-/// the paths that are withdrawn. Each round decides anew what is taken over, because a refused endpoint takes nothing
-/// over.
-fn settle<'a, 'w>(
-    host: &Host<'a>,
-    wanted: &mut [Wanted<Gated>],
-    asked: &'w Withdrawn,
-) -> (Host<'a>, Vec<Option<&'w str>>) {
+/// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
+/// everything that is taken over for the others.
+fn settle<'a>(host: &Host<'a>, wanted: &mut [Wanted<Gated>], asked: &Withdrawn) -> Host<'a> {
     loop {
+        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
-        let withdrawn = withdrawable(asked, wanted);
-        let refused = refused_now(&host, &withdrawn, wanted);
-        if refused.is_empty() {
-            return (host, withdrawn);
+        let found = refused_now(&host, &withdrawable(asked, wanted), wanted);
+        if found.is_empty() {
+            return host;
         }
-        for (index, reason) in refused {
+        for (index, reason) in found {
             if let Some(one) = wanted.get_mut(index) {
                 one.publication = Err(reason);
             }
@@ -137,18 +130,11 @@ impl Decision<'_, '_> {
 }
 
 /// The refusals of deletions that wait for a refused endpoint.
-fn withheld<'r>(
-    host: &'r Host<'_>,
-    asked: &'r Withdrawn,
-    wanted: &'r [Wanted<Gated>],
-    withdrawn: &'r [Option<&str>],
-) -> impl Iterator<Item = Refusal> + 'r {
-    let waits = |path: &str| !withdrawn.contains(&path_of(path)) && has(host, path);
-    asked.iter().filter(move |(path, _)| waits(path)).map(|(path, object)| {
-        let refused = wanted.iter().find(|one| one.publication.is_err());
-        let by = refused.and_then(|one| one.resource.clone());
-        host.refusal(path, object.as_deref(), Reason::Withheld { by })
-    })
+fn withheld(host: &Host<'_>, asked: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
+    let Some(refused) = wanted.iter().find(|one| one.publication.is_err()) else { return Vec::new() };
+    let reason = Reason::Withheld { by: refused.resource.clone() };
+    let present = asked.iter().filter(|(path, _)| has(host, path));
+    present.map(|(path, object)| host.refusal(path, object.as_deref(), reason.clone())).collect()
 }
 
 fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {
