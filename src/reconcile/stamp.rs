@@ -362,10 +362,12 @@ mod tests {
     #[test]
     fn merged_claims_are_those_of_both() {
         let claims = |run: &str| Claims::parse(run).expect("claims");
-        for (one, other) in [("-k3f", "!xyz"), ("!xyz", "-k3f")] {
+        for (one, other, both) in
+            [("-k3f", "!xyz", "!-k3fxyz"), ("!xyz", "-k3f", "!-k3fxyz"), ("~", "k3f", "k3f"), ("~", "~", "~")]
+        {
             let mut merged = claims(one);
             merged.merge(&claims(other));
-            assert_eq!(merged, claims("!-k3fxyz"), "{one} {other}");
+            assert_eq!((merged.to_string(), merged), (both.to_owned(), claims(both)), "{one} {other}");
         }
     }
 
