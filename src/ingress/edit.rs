@@ -98,18 +98,18 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 changed.extend(present.map(|_| index));
                 removed.extend(present.map(|_| edit.scope()));
             }
-            (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
-                None => puts.push((index, rule, present)),
-                Some(position) if is_as_wanted(&list, position, rule) => {}
-                Some(position) => {
-                    let reason = format!(
-                        "rule {} of the tunnel has the same hostname and path and is not ours: delete that rule to \
-                         publish this one",
-                        position + 1
-                    );
-                    refused.push((index, reason));
-                }
-            },
+            // A rule that is already as wanted stays, even if it is not ours.
+            (RuleEdit::Put { rule, replaces: false }, Ok(Some(position)))
+                if list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(rule)) => {}
+            (RuleEdit::Put { rule: _, replaces: false }, Ok(Some(position))) => {
+                let reason = format!(
+                    "rule {} of the tunnel has the same hostname and path and is not ours: delete that rule to \
+                     publish this one",
+                    position + 1
+                );
+                refused.push((index, reason));
+            }
+            (RuleEdit::Put { rule, replaces: _ }, Ok(present)) => puts.push((index, rule, present)),
         }
     }
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
@@ -118,44 +118,42 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         slot.is_going = slot.is_one_of(&removed);
         slot.is_own |= replaced.contains(&position) || slot.is_going;
     }
-    puts.retain(|(index, rule, present)| {
+    let mut waiting = Vec::new();
+    for (index, rule, present) in puts {
         let near = NearbyRules::new(&list, &hosts, &rule.hostname);
-        let covered = check_no_equivalent(&near, HostPath::wanted(rule), *present);
-        covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
-    });
-    // After a rule is put or removed, a put that was refused before may be possible.
-    let (mut waiting, mut barred) = (usize::MAX, Vec::new());
-    while puts.len() < waiting {
-        (waiting, barred) = (puts.len(), Vec::new());
-        puts.retain(|(index, rule, _)| {
-            let written = put(&mut list, &mut hosts, rule);
-            changed.extend(written.as_ref().is_ok_and(|is_changed| *is_changed).then_some(*index));
-            barred.extend(written.err().map(|refusal| (*index, refusal)));
-            barred.last().is_some_and(|(last, _)| last == index)
-        });
+        match check_no_equivalent(&near, HostPath::wanted(rule), present) {
+            Ok(()) => waiting.push((index, rule)),
+            Err(refusal) => refused.push((index, refusal)),
+        }
+    }
+    // A refused put is tried again after the removals, and as long as another rule is put.
+    loop {
+        let mut barred = Vec::new();
+        for (index, rule) in &waiting {
+            match put(&mut list, &mut hosts, rule) {
+                Ok(is_changed) => changed.extend(is_changed.then_some(*index)),
+                Err(refusal) => barred.push((*index, *rule, refusal)),
+            }
+        }
         if list.iter().any(|slot| slot.is_going) {
             list.retain(|slot| !slot.is_going);
             hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
-            waiting = usize::MAX;
+        } else if barred.len() == waiting.len() {
+            refused.extend(barred.into_iter().map(|(index, _, refusal)| (index, refusal)));
+            break;
         }
-    }
-    refused.extend(barred);
-    let is_changed = list.len() != rules.len()
-        || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
-    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
-    if is_changed && !edited.last().is_some_and(Rule::is_catch_all) {
-        edited.push(catch_all());
-    }
-    if !is_changed {
-        changed.clear();
+        waiting = barred.into_iter().map(|(index, rule, _)| (index, rule)).collect();
     }
     refused.sort_unstable_by_key(|(one, _)| *one);
-    (is_changed.then_some(edited), changed, refused)
-}
-
-/// True if the present rule is already as wanted. Then it stays, even if it is not ours.
-fn is_as_wanted(list: &[MarkedRule<'_>], position: usize, wanted: &WantedRule) -> bool {
-    list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
+    let edited = list.iter().map(|slot| slot.rule.raw().get());
+    if edited.eq(rules.iter().map(|rule| rule.raw().get())) {
+        return (None, BTreeSet::new(), refused);
+    }
+    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
+    if !edited.last().is_some_and(Rule::is_catch_all) {
+        edited.push(catch_all());
+    }
+    (Some(edited), changed, refused)
 }
 
 /// A document's rules, each marked as ours or not.
