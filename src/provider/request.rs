@@ -1,6 +1,7 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::sync::{Arc, MutexGuard};
 
 use crate::clock::Deadline;
@@ -29,9 +30,6 @@ use crate::webhook::Failure;
 
 /// The attempts to carry out a request: the first, and one after each lost answer to a write.
 const APPLY_ATTEMPTS_MAX: usize = 3;
-
-/// The requests of one turn that may complete no hostname: the second one finishes or takes back what the first left.
-const STUCK_REQUESTS_PER_TURN: usize = 2;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
@@ -131,12 +129,13 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.state.report(self.changes, plan, result);
-        // Completed hostnames make room for postponed ones. If there are none, others have their turn, unless the next
-        // request has to write the rules of records that this one wrote.
+        // Completed hostnames make room for postponed ones. If there are none, others have their turn, unless this
+        // request or the one before wrote something: the next one finishes it, or takes it back.
         let has_completed = plan.hosts.iter().any(|host| !result.given_up.contains(&host.hostname));
-        let is_begun = self.has_written && !matches!(result.ending, Ending::Complete);
-        let is_stuck = !plan.postponed.is_empty() && !has_completed && !is_begun;
-        self.memory.stuck_requests = self.memory.stuck_requests.wrapping_add(usize::from(is_stuck));
+        let had_written = mem::replace(&mut self.memory.has_written, self.has_written);
+        let is_begun = self.has_written || had_written;
+        let is_over = !plan.postponed.is_empty() && !has_completed && !is_begun;
+        self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_over));
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -162,8 +161,7 @@ impl ApplyRequest<'_> {
     /// The plan of a turn; in a dry run, of all hostnames.
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        let number = self.memory.stuck_requests / STUCK_REQUESTS_PER_TURN;
-        plan::plan(self.changes, snapshot, inputs, Turn { number, hostnames_max })
+        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn, hostnames_max })
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the

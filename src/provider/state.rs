@@ -33,8 +33,10 @@ pub(super) struct ProviderState {
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
-    /// The number of requests that postponed hostnames, completed none, and were not cut off after a write.
-    pub(super) stuck_requests: usize,
+    /// The number of the turn. Each number begins a thousand hostnames later.
+    pub(super) turn: usize,
+    /// The last request wrote something.
+    pub(super) has_written: bool,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
 }

@@ -339,6 +339,7 @@ fn a_silent_path_below_an_expression_with_a_login_opens_nothing() {
         ("^/admin(/|$)", ("tunnel-path-prefix", "/admin/metrics"), "/admin/metrics"),
         ("^/admin(/|$)", ("tunnel-path", "^/admin/metrics$"), "/admin/metrics"),
         ("^/admin(/|$)", ("tunnel-path", "^/admin/?$"), "/admin"),
+        ("^/admin(/|$)", ("tunnel-path", "^/admin/+metrics$"), "/admin/metrics"),
     ] {
         let harness = Harness::new();
         let program = harness.start();

@@ -113,7 +113,13 @@ pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
         return (PathClass::Everything, Reverse(0), Continuation::Open, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
-        Some((literal, rest)) => (PathClass::Anchored, Reverse(literal.len()), Continuation::of(rest), size),
+        Some((literal, rest)) => {
+            // With a `+`, the last character of the literal beginning may be repeated.
+            let repeated = rest.strip_prefix('+').zip(literal.chars().last());
+            let repeated = repeated.map(|(rest, last)| format!("\\x{{{:x}}}*{rest}", u32::from(last)));
+            let continuation = Continuation::of(repeated.as_deref().unwrap_or(rest));
+            (PathClass::Anchored, Reverse(literal.len()), continuation, size)
+        }
         None => (PathClass::Other, Reverse(0), Continuation::Open, size),
     }
 }
@@ -144,7 +150,7 @@ fn literal_beginning(text: &str) -> Option<(String, &str)> {
     let mut rest = body;
     while let Some(Some(plain)) = literal_character(&mut characters) {
         // The character before one of these may be absent or repeated.
-        if characters.as_str().starts_with(['*', '+', '?', '{']) {
+        if characters.as_str().starts_with(['*', '?', '{']) {
             break;
         }
         literal.push(plain);
@@ -290,6 +296,9 @@ mod tests {
             ["^/api(/|$)", "^/api.+"],
             ["^/api(/|$)", "^/api+"],
             ["^/api(/|$)", "^/api+.*"],
+            ["^/api+$", "^/api(/|$)"],
+            ["^/api/+admin", "^/api/"],
+            ["^/api/+admin", "^/api(/|$)"],
             ["^/api(/|$)", "^/api(/.*)?"],
             ["^/api(/|$)", "^/api/?(.*)$"],
             ["^/api(/|$)", "^/api(.*)"],
@@ -313,7 +322,7 @@ mod tests {
             ("^/ab*", Some("/a")),
             ("^/ab?c", Some("/a")),
             ("^/ab{2}", Some("/a")),
-            ("^/ab+c", Some("/a")),
+            ("^/ab+c", Some("/ab")),
             (r"^/a\d", Some("/a")),
             ("^/a[|]b", Some("/a")),
             ("^/(a|b)", Some("/")),

@@ -184,6 +184,7 @@ impl<'a> Ledger<'a> {
                 }
                 RuleEdit::Delete { .. } => {
                     claims.digests.insert(digest);
+                    claims.is_released = false;
                 }
             }
         }

@@ -139,3 +139,36 @@ fn a_silent_hostname_whose_application_was_deleted_is_never_told_as_if_all_were_
     stage.run(&[wish("staff")]);
     assert!(stage.is_served_with_login() && stage.policies() == [["staff"]]);
 }
+
+/// The comment loses a mark that is wrong, before the rule is deleted. A foreign rule keeps the record.
+#[test]
+fn a_rule_whose_deletion_cloudflare_refuses_once_is_deleted_by_the_next_loop_from_beside_a_foreign_rule() {
+    const OTHER: &str = "other.example.com";
+    let stage = Stage::protected(&[]);
+    let harness = &stage.harness;
+    let ours = endpoint(OTHER, &[("tunnel-service", "http://ours:80"), ("tunnel-path", "^/a$")]);
+    let _ = stage.run_loop(&[wish("staff"), ours]);
+    harness.cloudflare.edit(|cloudflare| {
+        let records = cloudflare.records(&harness.zone);
+        let record = records.iter().find(|one| one.name == OTHER).expect("ours").clone();
+        let comment = record.comment.unwrap_or_default().replace("rules=", "rules=!");
+        cloudflare.patch_record(&harness.zone, &record.id, &json!({"comment": comment})).expect("taken");
+        let text = cloudflare.configuration(&harness.tunnel).expect("a configuration").get();
+        let mut document: Value = serde_json::from_str(text).expect("JSON");
+        let rules = document["ingress"].as_array_mut().expect("rules");
+        rules.insert(rules.len() - 1, json!({"hostname": OTHER, "service": "http://theirs:80"}));
+        cloudflare.put_configuration(&harness.tunnel, &document.to_string()).expect("taken");
+    });
+    harness.cloudflare.advance_clock(Duration::from_secs(3_600));
+    let refusal = Fault::error(400, 1056, "Bad Configuration");
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, refusal);
+    for _ in 0..3 {
+        let _ = stage.run_loop(&[wish("staff")]);
+        harness.cloudflare.advance_clock(Duration::from_secs(3_600));
+    }
+    for path in ["/a", "/"] {
+        assert_eq!(harness.service_at(OTHER, path), "http://theirs:80", "{path}");
+    }
+    let comments: Vec<String> = harness.cnames().into_iter().map(|(.., comment)| comment).collect();
+    assert!(comments.iter().any(|comment| comment.ends_with("rules=~")), "{comments:?}");
+}
