@@ -94,14 +94,12 @@ impl LastLoop {
         self.endpoints.note_shown(&shown.endpoints, now);
         if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
             let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
-            let counts = [
-                ("wanted", wanted),
-                ("published", published),
-                ("refused", refused),
-                ("waiting", waiting),
-                ("without_service", without_service),
-            ];
-            let line = counts.iter().fold(LogLine::default(), |line, (key, count)| line.word(key, count));
+            let line = LogLine::default()
+                .word("wanted", &wanted)
+                .word("published", &published)
+                .word("refused", &refused)
+                .word("waiting", &waiting)
+                .word("without_service", &without_service);
             lines.push((Level::Info, line.text("the first loop is complete; the command status says more")));
         }
         (is_quiet, lines)
