@@ -21,10 +21,17 @@ const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits:
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
 
-/// A refused or failed write is under the fingerprint of its content, a done or reverted write under the key of its
-/// `Write`. All are lost with the process, so a refused write is then sent once more.
+/// The remembered writes. All are lost with the process, so a refused write is then sent once more.
 #[derive(Debug, Default)]
-pub(crate) struct WriteHistory(HashMap<u64, Remembered>);
+pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    /// The fingerprint of content that was refused or failed when it was last sent alone.
+    Failed(u64),
+    /// The key of a `Write` that was done. A write that is done again within a short time was reverted.
+    Done(u64),
+}
 
 #[derive(Debug)]
 struct Remembered {
@@ -57,35 +64,35 @@ impl WriteHistory {
 
     /// True if the content was refused or failed when it was last sent alone.
     pub(crate) fn has_failed(&self, content: u64) -> bool {
-        self.0.contains_key(&content)
+        self.0.contains_key(&Key::Failed(content))
     }
 
     /// Pauses content that Cloudflare refused when the content was sent alone.
     pub(crate) fn note_rejected(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
-        self.pause(content, content, reason, quota, now);
+        self.pause(Key::Failed(content), content, reason, quota, now);
     }
 
     /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
     /// content.
     pub(crate) fn note_failure(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        self.0.entry(content).or_insert(Remembered { content, pause: None, forget_at });
+        self.0.entry(Key::Failed(content)).or_insert(Remembered { content, pause: None, forget_at });
     }
 
     /// Forgets the refusal of content that was accepted.
     pub(crate) fn forget(&mut self, content: u64) {
-        self.0.remove(&content);
+        self.0.remove(&Key::Failed(content));
     }
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
-        let content = write.content_fingerprint;
+        let (key, content) = (Key::Done(write.key), write.content_fingerprint);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
-        if self.0.get(&write.key).is_some_and(is_same) {
-            return self.pause(write.key, content, write.not_kept(), None, now);
+        if self.0.get(&key).is_some_and(is_same) {
+            return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, None, now);
         }
         let forget_at = now + REPEATED_WRITES_APART_MAX;
-        self.0.insert(write.key, Remembered { content, pause: None, forget_at });
+        self.0.insert(key, Remembered { content, pause: None, forget_at });
     }
 
     /// Drops writes whose time is over and, above `WRITES_MAX`, the writes whose time ends first.
@@ -94,7 +101,7 @@ impl WriteHistory {
         let Some(surplus) = self.0.len().checked_sub(WRITES_MAX).filter(|surplus| *surplus > 0) else {
             return;
         };
-        let mut oldest: Vec<(Instant, u64)> =
+        let mut oldest: Vec<(Instant, Key)> =
             self.0.iter().map(|(key, write)| (write.forget_at, *key)).collect();
         oldest.sort_unstable();
         for (_, key) in oldest.into_iter().take(surplus) {
@@ -102,7 +109,7 @@ impl WriteHistory {
         }
     }
 
-    fn pause(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+    fn pause(&mut self, key: Key, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
         let known = self.0.get(&key).filter(|known| known.content == content);
         let earlier = known.and_then(|known| known.pause.as_ref()).map(|(pause, _)| pause);
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
@@ -261,7 +268,7 @@ mod tests {
         }
         assert!(!paused.has_failed(0) && paused.has_failed(35 * 640), "the oldest go first");
         assert!(
-            size_of::<(u64, Remembered)>() <= 192,
+            size_of::<(Key, Remembered)>() <= 192,
             "2 MB in all, but for the texts of Cloudflare's answers"
         );
     }

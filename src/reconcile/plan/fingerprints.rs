@@ -21,13 +21,6 @@ pub(crate) struct Write {
     pub(crate) what: Box<str>,
 }
 
-impl Write {
-    /// The refusal when the write keeps being reverted.
-    pub(crate) fn not_kept(&self) -> Reason {
-        Reason::NotKept { what: self.what.clone() }
-    }
-}
-
 /// The fingerprint by which a refusal of the rule is remembered.
 pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
     fingerprint([&*format!("{tunnel} {rule:?}")])
