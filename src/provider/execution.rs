@@ -15,7 +15,7 @@ use log::Level;
 
 use self::batches::RecordQuotas;
 use self::halving::Halving;
-use self::ledger::{Ending, Ledger, RunResult};
+use self::ledger::{Ledger, RunResult};
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
@@ -295,7 +295,7 @@ impl<'a> Execution<'a> {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
                 if error.may_have_been_done() && !self.memory.targets.is_failing(target.id()) {
-                    self.ledger.result.ending = Ending::LostAnswer;
+                    self.ledger.note_lost_answer();
                 }
                 Err(self.stop(target, error))
             }

@@ -43,14 +43,14 @@ pub(in crate::provider) enum Ending {
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
-    pub(super) result: RunResult,
+    result: RunResult,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The records whose stamps may have to be corrected, by hostname. The list is empty for a hostname whose stamp
-    /// stays.
-    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
+    /// The records that were stamped, by hostname; `None` if it is uncertain what was written. Such a stamp is not
+    /// corrected.
+    stamped: BTreeMap<Box<str>, Option<Vec<RecordId>>>,
 }
 
 impl<'a> Ledger<'a> {
@@ -120,6 +120,11 @@ impl<'a> Ledger<'a> {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
+    /// Notes that the answer to a write was lost, and that another attempt may help.
+    pub(super) fn note_lost_answer(&mut self) {
+        self.result.ending = Ending::LostAnswer;
+    }
+
     /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error) {
@@ -147,7 +152,7 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        self.stamped.extend(pieces.iter().map(|piece| (piece.hostname.into(), Vec::new())));
+        self.stamped.extend(pieces.iter().map(|piece| (piece.hostname.into(), None)));
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
@@ -161,7 +166,7 @@ impl<'a> Ledger<'a> {
                 }
                 _ => None,
             });
-            self.stamped.entry(piece.hostname.into()).or_default().extend(stamped);
+            self.stamped.insert(piece.hostname.into(), Some(stamped.collect()));
             let adopted = self.plan.host(piece.hostname).into_iter().flat_map(|host| &host.adopted_rules);
             self.own.add(piece.hostname, adopted.copied());
         }
@@ -170,7 +175,8 @@ impl<'a> Ledger<'a> {
     /// The stamped records and their correct claims; `None` if no stamp has to be corrected. A digest from before this
     /// request stays: another instance may be about to write the rule, or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
-        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;
+        let stamped =
+            self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(&host.hostname))?;
         let mut done = host.claims.clone();
         done.digests.extend(&host.dangling);
         let mut claims = done.clone();
