@@ -12,7 +12,6 @@ mod mass_deletion;
 mod notes;
 mod planned;
 mod request;
-mod unmet;
 
 use std::collections::BTreeSet;
 
@@ -79,8 +78,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let start = turn.number.saturating_mul(turn.hostnames_max).checked_rem(candidates.len());
     candidates.rotate_left(start.unwrap_or_default());
     plan.take_turn(candidates, turn.hostnames_max, context);
-    unmet::replace_closings(&mut plan);
-    unmet::replace_openings(&mut plan, snapshot);
+    plan.refuse_openings(snapshot);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();

@@ -97,8 +97,6 @@ pub enum Reason {
     OpensToo {
         hostname: Box<str>,
         set_identifier: Box<str>,
-        /// That place gets its own Access application first.
-        is_closing: bool,
     },
     /// The namespace guard refuses the hostname to the endpoint's namespace.
     NamespaceHeld {
@@ -189,7 +187,7 @@ impl Reason {
         Self::AccessPolicy(_) => "access_policy", MISTAKE, false, false;
         Self::ApplicationHeld { .. } => "application_held", "held by others", false, false;
         Self::WouldOpen { .. } => "would_open", "guard", false, false;
-        Self::StillProtected { .. } | Self::OpensToo { is_closing: false, .. } => "still_protected", MISTAKE, false, false;
+        Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false, false;
         Self::NamespaceHeld { .. } => "namespace_held", "guard", false, false;
         Self::DigestTaken { .. } => "digest_taken", MISTAKE, false, false;
         Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false, false;
@@ -200,7 +198,7 @@ impl Reason {
         Self::RuleConflict(_) => "rule_conflict", MISTAKE, false, false;
         Self::Cloudflare(_) => "cloudflare", "Cloudflare", false, false;
         Self::Failed(_) => "failed", "Cloudflare", true, false;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::OpensToo { is_closing: true, .. } | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
         Self::Moving(_) => "moving", WAITING, true, true;
         Self::NotKept { .. } => "not_kept", "held by others", false, false;
     }
@@ -307,15 +305,10 @@ impl fmt::Display for Reason {
                 "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
                  webhook/access-policy: none, or change that application"
             ),
-            Self::OpensToo { hostname, set_identifier, is_closing: true } => write!(
+            Self::OpensToo { hostname, set_identifier } => write!(
                 formatter,
-                "the webhook opens this hostname after it has created the Access application of {:?}",
-                hostname_with_path(hostname, set_identifier)
-            ),
-            Self::OpensToo { hostname, set_identifier, is_closing: false } => write!(
-                formatter,
-                "opening this endpoint would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
-                 webhook/access-policy there to its policies or to none",
+                "opening this endpoint would open {:?} too, which has no Access application yet: if the next loops create \
+                 none, correct that endpoint, or set webhook/access-policy there to its policies or to none",
                 hostname_with_path(hostname, set_identifier)
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
@@ -505,7 +498,7 @@ mod tests {
             Reason::WouldOpen { by: Some(none()) },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
-            Reason::OpensToo { hostname: none(), set_identifier: none(), is_closing: false },
+            Reason::OpensToo { hostname: none(), set_identifier: none() },
             Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
             Reason::NamespaceHeld { holder: None, asking: None },
             Reason::DigestTaken { tunnel: tunnel(), path: none() },

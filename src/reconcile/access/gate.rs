@@ -300,10 +300,9 @@ impl Gate<'_> {
         };
         let closings = self.requests.closing.iter().filter(counts);
         let opened = opening::opened_with(closings, protection, path, going);
-        opened.map_or(Ok(()), |Closing { hostname, set_identifier, resource: _, by }| {
+        opened.map_or(Ok(()), |Closing { hostname, set_identifier, .. }| {
             let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
-            let is_closing = *by != ClosedBy::Unspecified;
-            Err(Reason::OpensToo { hostname, set_identifier, is_closing })
+            Err(Reason::OpensToo { hostname, set_identifier })
         })
     }
 

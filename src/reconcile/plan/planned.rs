@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::host_plan::{HostPlan, host_of};
-use super::{mass_deletion, unmet};
+use super::mass_deletion;
 use crate::collections::inserted;
-use crate::ingress::Document;
+use crate::ingress::{Document, Rule};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
+use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::ApplicationWrite;
+use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -77,7 +79,26 @@ impl Plan {
                 self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
             }
         }
-        unmet::replace_closings(self);
+    }
+
+    /// Refuses openings that wait for the deletion of an application, if a rule that accepts the application's tokens
+    /// stays as it is.
+    pub(super) fn refuse_openings(&mut self, snapshot: &Snapshot) {
+        let Self { refusals, hosts, postponed, .. } = self;
+        let is_written = |rule: &Rule| {
+            let name = rule.folded_hostname();
+            let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
+            postponed.contains(name) || host_of(hosts, name).is_some_and(is_edited)
+        };
+        for refusal in refusals {
+            let Reason::WaitsForAccessCheck(id) = &refusal.reason else { continue };
+            let mut applications = snapshot.access.applications().iter();
+            let Some(application) = applications.find(|one| one.id == *id) else { continue };
+            if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule)) {
+                let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
+                refusal.reason = Reason::StillProtected { application, relying };
+            }
+        }
     }
 
     /// Refuses the hostnames of mass deletions, and returns the others.

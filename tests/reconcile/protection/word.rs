@@ -155,7 +155,8 @@ fn a_wildcard_opens_once_each_place_below_it_that_asks_for_a_login_has_an_applic
         settle(&mut cloudflare, &[at(wildcard, "", "staff")]);
         let desired = [at(wildcard, "", OPEN), closing];
         let first = run(&mut cloudflare, &desired);
-        assert_eq!((labels(&first), locked(&cloudflare)), (vec!["waiting"; 2], vec![wildcard.to_owned()]));
+        assert_eq!(labels(&first), ["still_protected", "waiting"]);
+        assert_eq!(locked(&cloudflare), [wildcard]);
         settle(&mut cloudflare, &desired);
         assert_eq!((names(&cloudflare).len(), locked(&cloudflare).len()), (1, 1), "{desired:?}");
         assert_rest(&cloudflare, &desired);
@@ -175,7 +176,8 @@ fn a_hostname_opens_once_each_path_of_it_that_asks_for_a_login_has_an_applicatio
         settle(&mut cloudflare, &[whole("staff")]);
         let desired = [whole(OPEN), of(at(NAME, "/admin", "staff"), resource)];
         let first = run(&mut cloudflare, &desired);
-        assert_eq!((labels(&first), locked(&cloudflare)), (vec!["waiting"; 2], vec![NAME.to_owned()]));
+        assert_eq!(labels(&first), ["still_protected", "waiting"]);
+        assert_eq!(locked(&cloudflare), [NAME]);
         settle(&mut cloudflare, &desired);
         assert_eq!(names(&cloudflare), [format!("{NAME}/admin")]);
         assert_rest(&cloudflare, &desired);
@@ -369,8 +371,12 @@ fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_canno
         let opened = [wide(OPEN), narrow.clone()];
         let plan = run(&mut cloudflare, &opened);
         let of_wide = plan.refusals.iter().find(|one| *one.hostname == *wide("").dns_name).expect("it waits");
-        let label = if is_held { "still_protected" } else { "waiting" };
-        assert_eq!((of_wide.reason.label_value(), locked(&cloudflare)), (label, closed), "{held}");
+        assert_eq!(
+            (of_wide.reason.label_value(), locked(&cloudflare)),
+            ("still_protected", closed),
+            "{held}"
+        );
+        assert_eq!(plan.refusals.iter().any(|one| one.reason.fails_request()), !is_held, "{held}: {plan:?}");
         assert!(of_wide.to_string().contains(&*narrow.dns_name), "{of_wide}");
         cloudflare.applications_mut().retain(|one| *one.name != *"theirs");
         settle(&mut cloudflare, &opened);
