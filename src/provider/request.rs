@@ -1,7 +1,6 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
 
 use std::collections::BTreeSet;
-use std::mem;
 use std::sync::{Arc, MutexGuard};
 
 use crate::clock::Deadline;
@@ -31,6 +30,9 @@ use crate::webhook::Failure;
 /// The attempts to carry out a request: the first, and one after each lost answer to a write.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
+/// The requests in which a turn finishes what it has begun.
+const TRIES_MAX: usize = 3;
+
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
     state: &'a ProviderState,
@@ -40,8 +42,6 @@ struct ApplyRequest<'a> {
     deadline: Deadline,
     /// True if a plan of this request deletes rules of a hostname with an application of ours.
     deletes_rules: bool,
-    /// True if an attempt wrote.
-    has_written: bool,
 }
 
 impl ProviderState {
@@ -53,9 +53,8 @@ impl ProviderState {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
-        let (deletes_rules, has_written) = (false, false);
-        let mut request =
-            ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules, has_written };
+        let deletes_rules = false;
+        let mut request = ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -86,7 +85,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.has_written |= result.has_written;
+            self.memory.tries = self.memory.tries.max(usize::from(result.has_written));
             self.remember(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
@@ -129,13 +128,12 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.state.report(self.changes, plan, result);
-        // Completed hostnames make room for postponed ones. If there are none, others have their turn, unless this
-        // request or the one before wrote something: the next one finishes it, or takes it back.
-        let has_completed = plan.hosts.iter().any(|host| !result.given_up.contains(&host.hostname));
-        let had_written = mem::replace(&mut self.memory.has_written, self.has_written);
-        let is_begun = self.has_written || had_written;
-        let is_over = !plan.postponed.is_empty() && !has_completed && !is_begun;
+        // The next requests finish what this turn has begun, or take it back. Completed hostnames make room for others.
+        let is_left = plan.hosts.iter().any(|host| result.given_up.contains(&host.hostname));
+        let is_begun = (1..TRIES_MAX).contains(&self.memory.tries);
+        let is_over = is_left && !is_begun && !plan.postponed.is_empty();
         self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_over));
+        self.memory.tries = if is_left && is_begun { self.memory.tries + 1 } else { 0 };
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }

@@ -35,8 +35,8 @@ pub(super) struct WriteMemory {
     pub(super) targets: WriteTargets,
     /// The number of the turn. Each number begins a thousand hostnames later.
     pub(super) turn: usize,
-    /// The last request wrote something.
-    pub(super) has_written: bool,
+    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote something.
+    pub(super) tries: usize,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
 }

@@ -352,3 +352,29 @@ fn a_silent_path_below_an_expression_with_a_login_opens_nothing() {
     }
     assert_eq!(opened, []);
 }
+
+/// The foreign rule is in front of the rule of the path, and the login behind both.
+#[test]
+fn a_silent_path_is_not_open_once_the_foreign_rule_in_front_of_it_is_deleted() {
+    for theirs in ["^/admin", "^/admin(/.*)?$"] {
+        let harness = Harness::new();
+        let program = harness.start();
+        let login = on_x("ingress/n/login", &CHECK);
+        let silent = on_x("ingress/n/silent", &[("tunnel-path-prefix", "/admin/metrics")]);
+        let put = |rules: &[String]| {
+            let document = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
+            harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+        };
+        run(&program, std::slice::from_ref(&login));
+        let mut rules = harness.rules();
+        rules.insert(0, format!(r#"{{"hostname":"{X}","path":"{theirs}","service":"http_status:403"}}"#));
+        put(&rules);
+        run(&program, &[login.clone(), silent.clone()]);
+        rules = harness.rules();
+        rules.retain(|rule| !rule.contains("http_status:403"));
+        put(&rules);
+        run(&program, &[login, silent]);
+        let visit = harness.cloudflare.visit(X, "/admin/metrics");
+        assert!(!visit.is_served(), "{theirs}: {visit}: {:?}", harness.rules());
+    }
+}

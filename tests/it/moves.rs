@@ -382,3 +382,33 @@ fn a_hostname_that_is_taken_over_behind_a_wildcard_is_served_all_the_time_althou
         assert_eq!(waiting, [""; 0], "{is_failing}");
     }
 }
+
+/// The order of rules does not know that the foreign expression matches all below it, so our rule would be behind.
+#[test]
+fn a_path_with_a_login_does_not_move_behind_an_open_foreign_expression() {
+    let host = "x.example.org";
+    let prefix = ("tunnel-path-prefix", "/admin/metrics");
+    let expression = ("tunnel-path", "^/admin/metrics$");
+    for (path, theirs) in
+        [(prefix, "^/admin"), (prefix, "^/admin.*"), (prefix, "^/admin/"), (expression, "^/admin(/|$)")]
+    {
+        let asks = |tunnel: &str| {
+            let login = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+            let rule = [("tunnel-service", "http://web:80"), path, ("tunnel", tunnel)];
+            endpoint_of("ingress/shop/web", host, &[&rule[..], &login].concat())
+        };
+        let mut simulation = simulation(&[0]);
+        simulation.run_to_rest(&[asks("home")]).expect("published");
+        let document = json!({"ingress": [
+            {"hostname": host, "path": theirs, "service": "http://theirs:80"},
+            {"service": "http_status:404"},
+        ]});
+        simulation.account.cloudflare().put_configuration("office", &document.to_string()).expect("taken");
+        for _ in 0..5 {
+            run(&mut simulation, &[asks("office")]).0.ok();
+            simulation.pass(60);
+        }
+        let visit = simulation.account.cloudflare().visit(host, "/admin/metrics");
+        assert!(!visit.is_served(), "{path:?} {theirs}: {visit}");
+    }
+}

@@ -278,13 +278,16 @@ fn records_that_a_request_left_without_rules_are_taken_back_before_others_have_t
         if is_first_throttled {
             harness.cloudflare.fault(Matcher::batch(), 1, Fault::limited(1));
         }
-        let program = harness.start();
+        let clock = Arc::new(ManualClock::stopped());
+        let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+        program.wait_until_ready();
         let shops = shops("example.com", HOSTNAMES);
         let mut hidden = Vec::new();
         for _ in 0..7 {
             let _ = program.external_dns().run_loop(&shops);
             hidden.push(harness.cnames().iter().filter(|(name, ..)| name.starts_with("shop-")).count());
-            harness.cloudflare.advance_clock(Duration::from_secs(30));
+            clock.put_ahead(Duration::from_secs(5));
+            harness.cloudflare.advance_clock(Duration::from_secs(5));
         }
         let first = hidden.iter().position(|count| *count > 0).expect("records come first");
         assert_eq!(first, usize::from(is_first_throttled), "{hidden:?}");
@@ -312,4 +315,64 @@ fn rules_of_records_that_a_request_wrote_are_written_after_a_request_that_wrote_
     let _ = external_dns.run_loop(&shops);
     assert_eq!(served(&harness, "example.com"), CHANGED_HOSTNAMES_MAX);
     assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
+/// As above, and the second request could not read what the first one wrote.
+#[test]
+fn rules_of_records_are_written_before_others_have_their_turn_although_the_request_could_not_read_again() {
+    let harness = roomy();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::Reset);
+    let list = Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone));
+    (3..12).for_each(|nth| harness.cloudflare.fault(list.clone(), nth, Fault::status(500)));
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    assert_eq!(external_dns.run_loop(&shops).map(drop), Err(503));
+    assert_eq!((harness.cnames().len(), served(&harness, "example.com")), (CHANGED_HOSTNAMES_MAX, 0));
+    harness.cloudflare.clear_faults();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::limited(1));
+    clock.put_ahead(Duration::from_secs(60));
+    assert_eq!(external_dns.run_loop(&shops).map(drop), Err(503));
+    assert_eq!(served(&harness, "example.com"), 0);
+    clock.put_ahead(Duration::from_secs(60));
+    let _ = external_dns.run_loop(&shops);
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
+/// Each request creates records, finds some of the refused rules, and deletes the records.
+#[test]
+fn a_thousand_hostnames_whose_rules_are_refused_let_others_pass() {
+    let harness = roomy();
+    harness.cloudflare.add_tunnel("office");
+    let put = Matcher::put_configuration().with_body("shop-");
+    harness.cloudflare.fault_every(put, Fault::error(400, 1056, "Bad Configuration"));
+    let program = harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let mut wanted = shops("example.com", CHANGED_HOSTNAMES_MAX + 200);
+    let mut last = published("zz.example.com", "http://zz:80");
+    last.provider_specific.push(Property::new("webhook/tunnel", "office"));
+    wanted.push(last);
+    for _ in 0..4 {
+        let _ = program.external_dns().run_loop(&wanted);
+    }
+    assert!(harness.cnames().iter().any(|(name, ..)| name == "zz.example.com"));
+}
+
+/// The hostname that comes in each loop is published in that loop.
+#[test]
+fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass_beside_one_that_comes_in_each_loop()
+{
+    let harness = roomy();
+    harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
+    harness.cloudflare.fault_every(batch, Fault::status(500));
+    let program = harness.start();
+    let mut wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
+    wanted.push(published("zz.example.org", "http://shop:80"));
+    for number in 0..4 {
+        wanted.push(published(&format!("pr-{number}.example.org"), "http://shop:80"));
+        let _ = program.external_dns().run_loop(&wanted);
+    }
+    assert_eq!(harness.service_at("zz.example.org", "/"), "http://shop:80");
 }

@@ -82,9 +82,9 @@ fn is_answered_by(
     closed: &Rule,
 ) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);
-    // A rule for more names comes later, and so does a rule of the same hostname for more paths.
+    // A rule for more names comes later, and so does a rule of the same hostname that is known to be for more paths.
     let comes_first = match open.has_hostname(hostname) {
-        true => PathPattern::matches_all_of(open.path(), path),
+        true => open.matches_all(hostname.as_str(), path),
         false => open.may_match(hostname.as_str(), path),
     };
     let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));

@@ -124,12 +124,18 @@ impl<'a> HostProtection<'a> {
         rules.filter(move |(_, rule)| rule.path() == path)
     }
 
-    /// The rule that answers all visitors of the path, except those of rules for a part of it.
+    /// The rule that answers all visitors of the path, except those of rules for a part of it. An open rule counts only
+    /// if a rule of ours for the path is placed before it.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
         let mut rules = tunnel.near(name).map(|(_, rule)| rule);
-        rules.find(|rule| rule.may_match(name, path) && PathPattern::matches_all_of(rule.path(), path))
+        let is_closed = |rule: &Rule| {
+            rule.requires_access()
+                && rule.may_match(name, path)
+                && PathPattern::matches_all_of(rule.path(), path)
+        };
+        rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
     }
 }
 
