@@ -28,10 +28,9 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 /// The operand of a repetition.
 #[derive(Clone, Copy)]
 enum Operand {
-    /// The beginning of the expression, of a group or of an alternative, or a flag.
+    /// At the beginning of the expression, of a group or of an alternative, behind a flag, and behind `^`, `$` or `\b`,
+    /// which cannot be repeated in a useful way.
     None,
-    /// `^`, `$` or `\b`, which cannot be repeated in a useful way.
-    Assertion,
     /// An operand that already has a repetition.
     Repeated(Weight),
     Atom(Weight),
@@ -74,7 +73,6 @@ impl Scanner<'_> {
                     Operand::None
                 }
                 ')' => Operand::Atom(groups.pop().unwrap_or(1)),
-                '|' => Operand::None,
                 '*' | '+' | '?' => self.repeated(operand, 1)?,
                 '{' => {
                     let count = self.count()?;
@@ -86,7 +84,7 @@ impl Scanner<'_> {
                     self.class()?;
                     Operand::Atom(1)
                 }
-                '^' | '$' => Operand::Assertion,
+                '|' | '^' | '$' => Operand::None,
                 '\\' => self.escape(ASSERTIONS)?,
                 _ if character.is_control() => return Err(control(character)),
                 _ => Operand::Atom(1),
@@ -145,7 +143,7 @@ impl Scanner<'_> {
     /// Reads on after a repetition, including its lazy `?`.
     fn repeated(&mut self, operand: Operand, count: Weight) -> Result<Operand, String> {
         let weight = match operand {
-            Operand::None | Operand::Assertion => {
+            Operand::None => {
                 return Err("nothing to repeat here: write `.*` for anything, `\\*` for a star".to_owned());
             }
             Operand::Repeated(_) => {
@@ -164,7 +162,7 @@ impl Scanner<'_> {
     fn escape(&mut self, assertions: &str) -> Result<Operand, String> {
         match self.next() {
             Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
-            Some(character) if assertions.contains(character) => Ok(Operand::Assertion),
+            Some(character) if assertions.contains(character) => Ok(Operand::None),
             Some(character) => Err(format!(
                 "`\\{character}` is not supported: use `\\d \\s \\w \\b`, their capitals, `\\A`, `\\z`, or a backslash \
                  before punctuation"
