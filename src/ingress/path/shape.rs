@@ -22,7 +22,7 @@ const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
 /// means all paths.
 pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
     let Some(path) = path else { return true };
-    if matches_everything(path) || Some(path) == other {
+    if EVERYTHING.contains(&path) || Some(path) == other {
         return true;
     }
     let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
@@ -109,7 +109,7 @@ fn is_wide(text: &str) -> bool {
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
     let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Open, Reverse(0)) };
     let size = Reverse(text.len());
-    if matches_everything(text) {
+    if EVERYTHING.contains(&text) {
         return (PathClass::Everything, Reverse(0), Continuation::Open, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
@@ -122,11 +122,6 @@ pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
         }
         None => (PathClass::Other, Reverse(0), Continuation::Open, size),
     }
-}
-
-/// True if the expression is known to match every path of a request.
-fn matches_everything(text: &str) -> bool {
-    EVERYTHING.contains(&text)
 }
 
 /// The path that a prefix form such as `^/api(/|$)` stands for, unescaped; `None` for other expressions.
