@@ -64,13 +64,8 @@ impl<'a> RawObject<'a> {
     /// True if the member has this value, in any notation. Absent and `null` are the same.
     pub(super) fn holds(&self, name: &str, value: Option<&RawValue>) -> bool {
         let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
-        match (self.last(name), value) {
-            (None, None) => true,
-            (Some(present), Some(value)) => {
-                parsed(present).is_some_and(|present| Some(present) == parsed(value))
-            }
-            (Some(_), None) | (None, Some(_)) => false,
-        }
+        let [present, wanted] = [self.last(name), value].map(|raw| raw.map(parsed));
+        present == wanted && present != Some(None)
     }
 
     /// Sets the member to this value, or removes it. A member that has the value already keeps its bytes.
