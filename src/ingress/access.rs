@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::origin_option::InvalidProperty;
-use super::origin_option::parse_flag;
+use super::origin_option::{InvalidProperty, parse_flag};
 use crate::model::access::TeamName;
 use crate::model::endpoint::Property;
 

@@ -13,10 +13,6 @@ use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::{Rule, WantedRule};
 use crate::model::endpoint::Property;
 
-const NOT_AN_OBJECT: &str = "the tunnel's configuration is not a JSON object";
-
-const INGRESS_NOT_A_LIST: &str = "the ingress of the tunnel's configuration is not a list";
-
 /// The `config` of a tunnel: raw JSON, and its ingress as a list of rules.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -46,10 +42,12 @@ impl Document {
     pub fn parse(config: Option<&RawValue>) -> Result<Self, &'static str> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
-        let object = RawObject::parse(&raw).ok_or(NOT_AN_OBJECT)?;
+        let object = RawObject::parse(&raw).ok_or("the tunnel's configuration is not a JSON object")?;
         let origin = object.nested("originRequest").to_raw();
         let rules = match object.last("ingress") {
-            Some(ingress) => list(ingress).ok_or(INGRESS_NOT_A_LIST)?,
+            Some(ingress) => {
+                list(ingress).ok_or("the ingress of the tunnel's configuration is not a list")?
+            }
             None => Vec::new(),
         };
         let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
