@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use super::hosts::HostIndex;
 use super::order::{HostPath, MarkedRule, NearbyRules, insert};
 use super::rule::{Rule, WantedRule, catch_all};
-use crate::collections::inserted;
 use crate::label_values::label_values;
 use crate::model::hostname::Hostname;
 
@@ -89,14 +88,14 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
     sorted.sort_by(|(_, one), (_, other)| one.in_order_of_list(other));
     let (mut changed, mut refused) = (BTreeSet::new(), Vec::new());
-    let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
+    let (mut puts, mut replaced, mut removed) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for (index, edit) in sorted {
         let present = position_of(&NearbyRules::new(&list, &hosts, edit.hostname()), edit.scope());
         match (edit, present) {
             (_, Err(refusal)) => refused.push((index, refusal)),
             (RuleEdit::Delete { .. }, Ok(present)) => {
                 changed.extend(present.map(|_| index));
-                removed.extend(present.map(|_| edit.scope()));
+                removed.extend(present);
             }
             // A rule that is already as wanted stays, even if it is not ours.
             (RuleEdit::Put { rule, replaces: false }, Ok(Some(position)))
@@ -109,19 +108,21 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 );
                 refused.push((index, reason));
             }
-            (RuleEdit::Put { rule, replaces: _ }, Ok(present)) => puts.push((index, rule, present)),
+            (RuleEdit::Put { rule, replaces: _ }, Ok(present)) => {
+                replaced.extend(present);
+                puts.push((index, rule));
+            }
         }
     }
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
-    let replaced: BTreeSet<usize> = inserted(puts.iter().filter_map(|(_, _, present)| *present));
     for (position, slot) in list.iter_mut().enumerate() {
-        slot.is_going = slot.is_one_of(&removed);
-        slot.is_own |= replaced.contains(&position) || slot.is_going;
+        slot.is_going = removed.contains(&position);
+        slot.is_own |= slot.is_going || replaced.contains(&position);
     }
     let mut waiting = Vec::new();
-    for (index, rule, present) in puts {
+    for (index, rule) in puts {
         let near = NearbyRules::new(&list, &hosts, &rule.hostname);
-        match check_no_equivalent(&near, HostPath::wanted(rule), present) {
+        match check_no_equivalent(&near, HostPath::wanted(rule)) {
             Ok(()) => waiting.push((index, rule)),
             Err(refusal) => refused.push((index, refusal)),
         }
@@ -182,12 +183,9 @@ impl<'a> MarkedRules<'a> {
     pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
-        let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
-        let is_live = scope.is_covered_by(&slot.rule);
-        (!is_live || near.is_misplaced(present, scope))
-            && check_no_equivalent(&near, scope, Some(present))
-                .and_then(|()| check_logins(&near, scope))
-                .is_ok()
+        self.list.get(present).is_some_and(|slot| slot.is_own)
+            && near.placement(scope).is_some()
+            && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope)).is_ok()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
@@ -195,10 +193,10 @@ impl<'a> MarkedRules<'a> {
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
-        if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
+        if near.live(scope).is_none() {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }
-        let (position, moved) = near.position(present, scope);
+        let (position, moved) = near.placement(scope)?;
         let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
         let (_, other) = passed.find(|(_, slot)| scope.may_share_with(HostPath::of(&slot.rule)))?;
         let named = other.rule.described();
@@ -210,7 +208,7 @@ impl<'a> MarkedRules<'a> {
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
-        let covered = present.and_then(|present| check_no_equivalent(&near, scope, present));
+        let covered = present.and_then(|_| check_no_equivalent(&near, scope));
         covered.and_then(|()| check_logins(&near, scope)).err()
     }
 
@@ -252,15 +250,8 @@ fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option
 
 /// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
-fn check_no_equivalent(
-    near: &NearbyRules<'_, '_>,
-    scope: HostPath<'_>,
-    present: Option<usize>,
-) -> Result<(), String> {
-    let is_live = |(position, slot): &(usize, &MarkedRule<'_>)| {
-        Some(*position) == present && scope.is_covered_by(&slot.rule)
-    };
-    let end = near.slots().find(is_live).map_or(usize::MAX, |(position, _)| position);
+fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
+    let end = near.live(scope).unwrap_or(usize::MAX);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
             "rule {} of the tunnel, which is not ours, matches exactly the same requests: delete that rule, or narrow \
@@ -289,35 +280,31 @@ fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), S
 /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
 /// anything. `hosts` is the index of `list`.
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
-    let (hostname, scope) = (&wanted.hostname, HostPath::wanted(wanted));
-    let near = NearbyRules::new(list, hosts, hostname);
-    let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
+    let scope = HostPath::wanted(wanted);
+    let near = NearbyRules::new(list, hosts, &wanted.hostname);
     check_logins(&near, scope)?;
-    let (rule, end, near) = match present {
-        None => (Cow::Owned(Rule::wanted(wanted)), usize::MAX, near),
-        Some((present, MarkedRule { rule, .. })) => {
-            let (is_live, is_equal) = (scope.is_covered_by(rule), rule.equals(wanted));
-            let stays = is_live && !near.is_misplaced(present, scope);
-            let rule = if is_equal { rule.clone() } else { Cow::Owned(rule.with(wanted)) };
-            if stays {
-                list.splice(present..=present, [MarkedRule::new(rule, true)]);
-                return Ok(!is_equal);
-            }
-            list.remove(present);
-            hosts.remove(present);
-            // With its corrected hostname, the rule matches requests that it did not match before, so it is placed like
-            // a new rule.
-            (rule, if is_live { present } else { usize::MAX }, NearbyRules::new(list, hosts, hostname))
-        }
+    let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
+    let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
+    let rule = match slot {
+        Some(slot) if is_equal => slot.rule.clone(),
+        Some(slot) => Cow::Owned(slot.rule.with(wanted)),
+        None => Cow::Owned(Rule::wanted(wanted)),
     };
-    let slot = MarkedRule::new(rule, true);
-    let (position, moved) = near.position(end.min(list.len()), scope);
-    if moved.is_empty() {
-        list.insert(position, slot);
-        hosts.insert(position, hostname);
-    } else {
-        insert(list, position, slot, &moved);
-        *hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
+    let (placement, slot) = (near.placement(scope), MarkedRule::new(rule, true));
+    match (present, placement) {
+        (Some(present), None) => {
+            list.splice(present..=present, [slot]);
+            return Ok(!is_equal);
+        }
+        (None, Some((position, moved))) if moved.is_empty() => {
+            list.insert(position, slot);
+            hosts.insert(position, &wanted.hostname);
+        }
+        // Only a present rule has no placement.
+        (present, placement) => {
+            insert(list, present, slot, placement.unwrap_or_default());
+            *hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
+        }
     }
     Ok(true)
 }

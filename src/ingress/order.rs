@@ -8,6 +8,9 @@
 //!    change nothing.
 //! 3. A new rule is behind every other foreign rule that may match its requests, so that the foreign rule keeps them.
 //!
+//! So a rule that is placed has a limit, the first rule that has to be behind it, and is behind the last foreign rule in
+//! front of the limit with which it may share a request. Our rules on the wrong side of it move there too.
+//!
 //! Rules that share no request have no order; a new one is only sorted among our rules around it. A present rule is
 //! moved only if it breaks 1 or 2. Moving it for 3 could give its requests to a foreign rule that was put behind it.
 //!
@@ -22,7 +25,6 @@
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeSet;
 
 use super::hosts::HostIndex;
 use super::path::shape::{self, PathRank};
@@ -55,11 +57,6 @@ impl<'a> MarkedRule<'a> {
 
     fn key(&self) -> Key<'_> {
         HostPath::of(&self.rule).key_of_rank(self.rank)
-    }
-
-    /// True if one of the scopes is the hostname and path of the rule.
-    pub(super) fn is_one_of(&self, scopes: &BTreeSet<HostPath<'_>>) -> bool {
-        self.rule.is_readable() && scopes.contains(&HostPath::of(&self.rule))
     }
 }
 
@@ -146,50 +143,69 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         self.slots().take_while(move |(position, _)| *position < end)
     }
 
+    /// The position of the first rule in front of `end` for which `is_such` is true.
+    fn first(&self, end: usize, is_such: impl Fn(usize, &MarkedRule<'_>) -> bool) -> Option<usize> {
+        self.front(end).find(|(position, slot)| is_such(*position, slot)).map(|(position, _)| position)
+    }
+
     /// The position of the first foreign rule in front of `end` for which `is_such` is true.
     pub(super) fn foreign(&self, end: usize, is_such: impl Fn(&Rule) -> bool) -> Option<usize> {
-        self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(position, _)| position)
+        self.first(end, |_, slot| !slot.is_own && is_such(&slot.rule))
     }
 
-    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
-    /// front of it.
-    pub(super) fn is_misplaced(&self, index: usize, scope: HostPath<'_>) -> bool {
-        let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
-        is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
+    /// The position of the rule for `scope`; `None` if its hostname is spelled so that it matches nothing.
+    pub(super) fn live(&self, scope: HostPath<'_>) -> Option<usize> {
+        self.first(usize::MAX, |_, slot| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule))
     }
 
-    /// The last position, at `end` or in front of it, that is allowed for a rule for `scope`, and the positions of our
-    /// rules that have to move there.
-    pub(super) fn position(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
-        let covers = |rule: &Rule| scope.is_covered_by(rule);
-        let end = self.foreign(end, covers).unwrap_or(end);
+    /// The position to which a put writes our rule for `scope`, and the positions of our rules that move there too.
+    /// `None` if the present rule stays.
+    pub(super) fn placement(&self, scope: HostPath<'_>) -> Option<(usize, Vec<usize>)> {
+        let live = self.live(scope);
+        if live.is_some_and(|position| !self.is_misplaced(position, scope)) {
+            return None;
+        }
+        let limit = self.limit(live.unwrap_or(self.list.len()), scope);
         let key = scope.key();
-        // In front of our wider rule that covers it, the new rule takes requests only from that rule. A moved rule may
-        // take others.
-        let is_such = |slot: &MarkedRule<'_>| slot.is_own && covers(&slot.rule) && slot.key() > key;
-        let own = self.front(end).find(|(_, slot)| is_such(slot));
-        let placed = own.map(|(position, _)| self.position_behind_foreign(position, scope));
-        // A rule of ours that moves to the front must not take requests of a foreign rule that it passes.
-        let takes = |index: &usize, position| *index >= position && self.passed(*index, position).is_some();
-        let placed = placed.filter(|(position, moved)| !moved.iter().any(|index| takes(index, *position)));
-        placed.unwrap_or_else(|| self.position_behind_foreign(end, scope))
+        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && slot.key() > key;
+        let shares = |slot: &MarkedRule<'_>| scope.may_share_with(HostPath::of(&slot.rule));
+        let foreign = self.front(limit).filter(|(_, slot)| !slot.is_own && shares(slot)).last();
+        let start = foreign.map_or(0, |(position, _)| position + 1);
+        let wider = self.first(limit, |index, slot| index >= start && is_wider(slot) && shares(slot));
+        let end = wider.unwrap_or(limit);
+        // To sort the list, the new rule is placed in front of our wider rules there that share no request with it. The
+        // present rule, if its hostname is spelled so that it matches nothing, does not count.
+        let passes = |slot: &MarkedRule<'_>| is_wider(slot) && !shares(slot) || scope.is_of(&slot.rule);
+        let position = end - self.list.iter().take(end).rev().take_while(|slot| passes(slot)).count();
+        let mut moved = self.ours(position, scope, Ordering::Greater);
+        moved.extend(self.ours(position, scope, Ordering::Less));
+        Some((position, moved))
+    }
+
+    /// The position of the first rule in front of `end` that has to be behind the rule for `scope`; else `end`. It is a
+    /// foreign rule that covers the rule or one of our wider rules that have to be behind it, or our wider rule that
+    /// covers the rule: in front of it, the rule takes requests only from that one.
+    fn limit(&self, end: usize, scope: HostPath<'_>) -> usize {
+        let key = scope.key();
+        let wider = self.ours(end, scope, Ordering::Greater);
+        let wider = wider.iter().filter_map(|index| Some(HostPath::of(&self.list.get(*index)?.rule)));
+        let covers_one = |rule: &Rule| wider.clone().chain([scope]).any(|one| one.is_covered_by(rule));
+        // A narrower rule that would move there must not take requests of a foreign rule.
+        let takes_none = |position: usize| {
+            let mut narrower = self.ours(position, scope, Ordering::Less).into_iter();
+            narrower.all(|index| self.passed(index, position).is_none())
+        };
+        let is_limit = |position: usize, slot: &MarkedRule<'_>| match slot.is_own {
+            true => slot.key() > key && scope.is_covered_by(&slot.rule) && takes_none(position),
+            false => covers_one(&slot.rule),
+        };
+        self.first(end, is_limit).unwrap_or(end)
     }
 
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
     /// of it.
     pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
-        let key = scope.key();
-        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && slot.key() > key;
-        if !self.slots().any(|(_, slot)| is_wider(slot)) {
-            return Vec::new();
-        }
-        let mut live =
-            self.slots().filter(|(_, slot)| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule));
-        let live = live.next().map(|(position, _)| position);
-        if live.is_some_and(|position| !self.is_misplaced(position, scope)) {
-            return Vec::new();
-        }
-        let (position, moved) = self.position(live.unwrap_or(self.list.len()), scope);
+        let Some((position, moved)) = self.placement(scope) else { return Vec::new() };
         let losing = moved.into_iter().filter(|index| *index < position);
         losing
             .filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, position)?)))
@@ -204,32 +220,11 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         passed.find(shares).map(|slot| &*slot.rule)
     }
 
-    /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for
-    /// `scope`. If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
-    fn position_behind_foreign(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
-        let key = scope.key();
-        let is_wider = |slot: &MarkedRule<'_>| slot.key() > key;
-        // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
-        let mut position = end;
-        for (index, slot) in self.front(end) {
-            let is_bound = !slot.is_own || position == end && is_wider(slot);
-            if is_bound && scope.may_share_with(HostPath::of(&slot.rule)) {
-                position = if slot.is_own { index } else { end };
-            }
-        }
-        // To sort the list, the new rule is placed in front of our wider rules there that share no request with it.
-        let is_other = |slot: &MarkedRule<'_>| !scope.may_share_with(HostPath::of(&slot.rule));
-        let passes = |slot: &MarkedRule<'_>| slot.is_own && is_wider(slot) && is_other(slot);
-        let behind = self.list.iter().take(position).rev().take_while(|slot| passes(slot));
-        position -= behind.count();
-        let mut moved = self.ours(position, scope, Ordering::Greater);
-        let scopes = moved.iter().filter_map(|index| Some(HostPath::of(&self.list.get(*index)?.rule)));
-        let covers_moved = |rule: &Rule| scopes.clone().any(|scope| scope.is_covered_by(rule));
-        if let Some(limit) = self.foreign(position, covers_moved) {
-            return self.position_behind_foreign(limit, scope);
-        }
-        moved.extend(self.ours(position, scope, Ordering::Less));
-        (position, moved)
+    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
+    /// front of it.
+    fn is_misplaced(&self, index: usize, scope: HostPath<'_>) -> bool {
+        let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
+        is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
     }
 
     /// Our rules on the wrong side of `position`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
@@ -259,15 +254,16 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     }
 }
 
-/// Inserts `slot`, a rule of ours, at `position`, and moves our rules at the positions `moved` there too.
+/// Inserts `slot`, a rule of ours, at `position`, and moves our rules at the positions `moved` there too. The rule at
+/// `present` goes.
 pub(super) fn insert<'a>(
     list: &mut Vec<MarkedRule<'a>>,
-    position: usize,
+    present: Option<usize>,
     slot: MarkedRule<'a>,
-    moved: &[usize],
+    (position, moved): (usize, Vec<usize>),
 ) {
-    let (mut group, mut others): (Vec<_>, Vec<_>) =
-        list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
+    let left = list.drain(..).enumerate().filter(|(index, _)| Some(*index) != present);
+    let (mut group, mut others): (Vec<_>, Vec<_>) = left.partition(|(index, _)| moved.contains(index));
     group.push((position, slot));
     group.sort_by(|(_, one), (_, other)| one.key().cmp(&other.key()));
     let position = others.partition_point(|(index, _)| *index < position);
