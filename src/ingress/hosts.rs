@@ -9,12 +9,12 @@ use crate::model::hostname::{HostPattern, Hostname};
 /// The positions of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
 pub struct HostIndex {
-    /// The rules with an exact hostname.
+    /// The numbers of the rules with an exact hostname.
     exact: BTreeMap<Box<str>, Vec<usize>>,
-    /// The rules with a wildcard, or for all hosts.
+    /// The numbers of the rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
-    /// The number of rules.
-    count: usize,
+    /// The position of each rule by its number.
+    positions: Vec<usize>,
 }
 
 impl HostIndex {
@@ -30,28 +30,29 @@ impl HostIndex {
     /// wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
         let HostPattern::Exact(hostname) = HostPattern::of(hostname) else {
-            return (0..self.count).collect();
+            return (0..self.positions.len()).collect();
         };
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
-        let mut near = [exact, &self.wide].concat();
+        let numbers = exact.iter().chain(&self.wide);
+        let mut near: Vec<usize> =
+            numbers.filter_map(|number| self.positions.get(*number).copied()).collect();
         near.sort_unstable();
         near
     }
 
     /// Inserts a rule for `hostname` at `position`. The rules from there on move back by one position.
     pub(super) fn insert(&mut self, position: usize, hostname: &Hostname) {
-        let positions = self.exact.values_mut().chain([&mut self.wide]).flatten();
-        positions.filter(|other| **other >= position).for_each(|other| *other += 1);
+        self.positions.iter_mut().filter(|other| **other >= position).for_each(|other| *other += 1);
         self.add(position, hostname.as_str());
     }
 
     fn add(&mut self, position: usize, folded: &str) {
-        let positions = match HostPattern::of(folded) {
+        let numbers = match HostPattern::of(folded) {
             HostPattern::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
             HostPattern::All | HostPattern::Suffix(_) => &mut self.wide,
         };
-        push_lean(positions, position);
-        self.count += 1;
+        push_lean(numbers, self.positions.len());
+        self.positions.push(position);
     }
 }
 
