@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::label_values::label_values;
 use crate::model::TunnelId;
-use crate::reconcile::access::cover::Gap;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::stamp::NamespaceCode;
@@ -68,7 +67,7 @@ pub enum Reason {
         adopt: Box<str>,
     },
     /// The Access guard refuses the endpoint, because visitors may reach it without a login.
-    Unprotected(Gap),
+    Unprotected(String),
     /// The webhook could not read what Access protects, or lacks a permission to write an application.
     AccessUnknown(Box<str>),
     /// The endpoint asks for a login that the webhook cannot create, for example with a policy that cannot be used.

@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, PolicyDecision,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::cover::{Gap, cover};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::cover::cover;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn cover(&self, applications: &[Application]) -> Result<Vec<Box<str>>, Gap> {
+    fn cover(&self, applications: &[Application]) -> Result<Vec<Box<str>>, String> {
         let path = match self.path {
             "" => None,
             path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),

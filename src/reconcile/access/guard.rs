@@ -5,14 +5,15 @@
 
 use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
-use crate::reconcile::access::cover::{self, Gap};
+use crate::reconcile::access::cover::cover;
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The reason why visitors may need no login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
-    Open(Gap),
+    /// Why, with the remedy.
+    Open(String),
     /// The protection is not known.
     Unknown(AccessReadError),
 }
@@ -29,7 +30,7 @@ pub fn required(
 ) -> Result<AccessCheck, Uncovered> {
     let access = read_for(hostname, snapshot).map_err(Uncovered::Unknown)?;
     let near = snapshot.protections().near(hostname.as_str());
-    let audiences = cover::cover(near, hostname, path).map_err(Uncovered::Open)?;
+    let audiences = cover(near, hostname, path).map_err(Uncovered::Open)?;
     Ok(AccessCheck::required(&access.team, audiences))
 }
 
