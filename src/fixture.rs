@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::ingress::{OriginOption, OriginRequest, RuleEdit, Service, WantedRule};
+use crate::model::access::{Application, TeamName};
 use crate::model::{DomainFilter, Hostname, TunnelId};
+use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
@@ -47,6 +49,18 @@ pub(crate) fn settings() -> Settings {
 /// Of an account in which nothing stands.
 pub(crate) fn snapshot() -> Snapshot {
     Snapshot::new(settings().into())
+}
+
+/// Of an account in which nothing stands but these Access applications.
+pub(crate) fn snapshot_of_access(applications: &[Application]) -> Snapshot {
+    let access = AccessSnapshot {
+        team: TeamName::parse("team").expect("a name"),
+        applications: applications.to_vec(),
+        unread_zones: Vec::new(),
+        policies: Ok([].into()),
+        pending: Vec::new(),
+    };
+    Snapshot { access: AccessReading::Read(access), ..snapshot() }
 }
 
 /// The options that these texts say.

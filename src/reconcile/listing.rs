@@ -14,7 +14,6 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
@@ -110,9 +109,9 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
     for entry in &mut entries {
-        let protectors = Hostname::parse(&entry.hostname)
-            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
-        entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
+        let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
+        let protectors = HostProtection::of(&hostname, snapshot).protectors(entry.path.as_deref());
+        entry.protected_by = protectors.into_iter().map(Into::into).collect();
     }
     entries.extend(left);
     entries.sort_unstable_by(by_hostname_and_path);

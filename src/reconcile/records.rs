@@ -10,7 +10,6 @@ use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::unneeded;
@@ -324,7 +323,8 @@ impl<'a> RecordView<'a> {
 
     fn meets_access_guard(&self, hostname: Option<&Hostname>) -> bool {
         !self.snapshot.operator().access_guard
-            || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
+            || hostname
+                .is_some_and(|hostname| HostProtection::of(hostname, self.snapshot).required(None).is_ok())
     }
 
     fn needs_reordering(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {

@@ -10,7 +10,7 @@ use crate::collections::inserted;
 use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
 use crate::model::hostname::{in_tree_order, is_below};
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
-use crate::reconcile::access::protections::{ProtectionIndex, Protections};
+use crate::reconcile::access::protections::ProtectionIndex;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::adopt::Need;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
@@ -426,15 +426,8 @@ impl Snapshot {
         self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
     }
 
-    /// The Access applications, with the places that each protects.
-    pub fn protections<'s>(&'s self) -> Protections<'s> {
-        let applications = self.access.applications();
-        let index = self.index.protections.get_or_init(|| {
-            // Most accounts have no application, and then no rule is looked at.
-            let rules = (!applications.is_empty()).then(|| self.all_rules()).into_iter().flatten();
-            ProtectionIndex::of(applications, rules, &self.operator().owner)
-        });
-        Protections::new(applications, index)
+    pub(super) fn protection_index(&self) -> &ProtectionIndex {
+        self.index.protections.get_or_init(|| ProtectionIndex::of(self))
     }
 
     /// The digests of the rules that our stamps name.

@@ -6,7 +6,6 @@ use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
-use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, OwnedHostPath, Place};
@@ -188,7 +187,7 @@ impl Gate<'_> {
                 "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
             ));
         }
-        let other = self.snapshot.protections().in_the_way(&place);
+        let other = protection.in_the_way(&place);
         let takes_over = |other: &&Application| {
             self.snapshot.operator().adopt.access && place::has_destinations_of(other, &place)
         };
@@ -227,16 +226,14 @@ impl Gate<'_> {
         publication: Publication,
         protection: HostProtection<'_>,
     ) -> Result<Publication, Reason> {
-        match guard::required(&publication.hostname, publication.path(), self.snapshot) {
-            Ok(_) if publication.wanted_access == WantedAccess::Open => {
-                let over = protection.all_covering(publication.path()).into_iter().next();
-                let application = over.map(|one| one.name.clone()).unwrap_or_default();
-                Err(Reason::StillProtected { application, relying: None })
-            }
-            Ok(access) => Ok(requiring(publication, access)),
-            Err(Uncovered::Open(gap)) => Err(Reason::Unprotected(gap)),
-            Err(Uncovered::Unknown(unread)) => Err(self.unknown(&publication, &unread)),
+        protection.whole_access().map_err(|unread| self.unknown(&publication, &unread))?;
+        let required = protection.required(publication.path()).map_err(Reason::Unprotected)?;
+        if publication.wanted_access == WantedAccess::Open {
+            let protectors = protection.protectors(publication.path());
+            let application = protectors.first().map(|name| (*name).into()).unwrap_or_default();
+            return Err(Reason::StillProtected { application, relying: None });
         }
+        Ok(requiring(publication, required))
     }
 
     /// The work that opens the place of the publication.
@@ -273,7 +270,7 @@ impl Gate<'_> {
         let Some(first) = over.first() else {
             return Ok(AccessStep::Opening { deletion: None, end });
         };
-        let is_accepted = self.snapshot.protections().is_accepted(first);
+        let is_accepted = self.snapshot.is_accepted(first);
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         deletion.iter().try_for_each(|write| self.inputs.check_not_paused(write.content_fingerprint()))?;

@@ -5,7 +5,6 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::access::Application;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::protections::Protections;
 use crate::reconcile::access::reading::AccessSnapshot;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -25,29 +24,16 @@ impl<'a> HostProtection<'a> {
         self.snapshot.access.snapshot()
     }
 
-    fn protections(self) -> Protections<'a> {
-        self.snapshot.protections()
-    }
-
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
     pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
         let place = Place::of(self.hostname, path).ok()?;
-        let all = || self.protections().ours_of(&place);
+        let of_hostname = || self.snapshot.own_applications_of(self.hostname.as_str());
+        let all = || of_hostname().filter(|(one, _)| **one == place).map(|(_, application)| application);
         let is_named = |one: &&Application| {
             let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access_check());
             checks.any(|access| accepts(access, one))
         };
         all().find(is_named).or_else(|| all().next())
-    }
-
-    /// As [`Protections::own_covering`], for this hostname.
-    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        self.protections().own_covering(self.hostname.as_str(), path)
-    }
-
-    /// All applications that every visitor of the path meets, the most specific first.
-    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        self.protections().all_covering(self.hostname.as_str(), path)
     }
 
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
@@ -57,8 +43,10 @@ impl<'a> HostProtection<'a> {
         if self.access().is_none() {
             return stands;
         }
-        let mut rules = self.snapshot.rules_of(self.hostname).into_iter();
-        self.protections().is_any_over(self.hostname.as_str())
+        let (name, mut rules) = (self.hostname.as_str(), self.snapshot.rules_of(self.hostname).into_iter());
+        let has_own = |name: &str| self.snapshot.own_applications_of(name).next().is_some();
+        has_own(name)
+            || name.split_once('.').is_some_and(|(_, domain)| has_own(&format!("*.{domain}")))
             || stands && rules.any(|(_, rule)| self.refuses_every_visitor(rule))
     }
 

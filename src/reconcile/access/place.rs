@@ -60,14 +60,10 @@ impl Place {
 
     /// The place for which an application of ours was made, whatever its destinations are now.
     pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
-        has_tag(application, &tag(owner))
-            .then(|| Self::from_application_name(&application.name, owner))
-            .flatten()
-    }
-
-    /// The place in the name of an application of ours.
-    pub(super) fn from_application_name(name: &str, owner: &str) -> Option<Self> {
-        let name = name.strip_suffix(&name_suffix(owner))?;
+        let name = application.name.strip_suffix(&name_suffix(owner))?;
+        if !application.tags.contains(&tag(owner).into()) {
+            return None;
+        }
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
         Some(Self { hostname: hostname.into(), prefix })
@@ -141,10 +137,6 @@ fn name_suffix(owner: &str) -> String {
 /// The tag of all applications of an owner.
 pub fn tag(owner: &str) -> String {
     format!("{TAG_PREFIX}{}", stamp::owner_code(owner))
-}
-
-pub(super) fn has_tag(application: &Application, tag: &str) -> bool {
-    application.tags.iter().any(|one| **one == *tag)
 }
 
 /// True if the application protects the place, whatever its policies are.
@@ -222,8 +214,9 @@ pub fn body(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::snapshot_of_access;
     use crate::model::access::{AttachedPolicy, PolicyDecision};
-    use crate::reconcile::access::protections::{ProtectionIndex, Protections};
+    use crate::reconcile::access::host_protection::HostProtection;
 
     fn place(hostname: &str, path: &str) -> Place {
         let path = Some(path).filter(|path| !path.is_empty());
@@ -283,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_strangers_application_is_in_the_way_if_it_has_one_of_the_destinations() {
-        let api = place("a.example.com", "^/api(/|$)");
+        let (hostname, api) =
+            (Hostname::parse("a.example.com").expect("a hostname"), place("a.example.com", "^/api(/|$)"));
         let own = api.destinations();
         let elsewhere = place("b.example.com", "").destinations();
         let ours = application("a.example.com", "^/api(/|$)");
@@ -305,9 +299,8 @@ mod tests {
             ("rendered", theirs(ApplicationKind::Rendered, &own), true, false),
             ("unrelated", theirs(ApplicationKind::Unrelated, &own), false, false),
         ] {
-            let one = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(one, std::iter::empty(), "default");
-            let other = Protections::new(one, &index).in_the_way(&api);
+            let snapshot = snapshot_of_access(std::slice::from_ref(&application));
+            let other = HostProtection::of(&hostname, &snapshot).in_the_way(&api);
             assert_eq!(other.is_some(), is_in_the_way, "{label}");
             assert_eq!(has_destinations_of(&application, &api), is_over, "{label}");
         }

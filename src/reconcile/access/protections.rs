@@ -21,67 +21,45 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::cover::literal_end;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::snapshot::Snapshot;
 
-/// The index of a list of applications. A number is the position of an application in the list.
+/// The index of a snapshot's applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
-pub struct ProtectionIndex {
+pub(in crate::reconcile) struct ProtectionIndex {
     /// The applications by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
     /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
-    owner: Box<str>,
-    tag: String,
     /// The audiences whose tokens rules accept, ours or foreign.
     accepted_audiences: BTreeSet<Box<str>>,
 }
 
-/// The Access applications, with their index.
-#[derive(Clone, Copy, Debug)]
-pub struct Protections<'a> {
-    all: &'a [Application],
-    index: &'a ProtectionIndex,
-}
-
 impl ProtectionIndex {
-    /// The index of `applications`, with the audiences whose tokens `rules` accept.
-    pub(in crate::reconcile) fn of<'r>(
-        applications: &[Application],
-        rules: impl Iterator<Item = &'r Rule>,
-        owner: &str,
-    ) -> Self {
-        let mut index = Self { owner: owner.into(), tag: place::tag(owner), ..Self::default() };
-        for (number, application) in applications.iter().enumerate() {
+    pub(in crate::reconcile) fn of(snapshot: &Snapshot) -> Self {
+        let mut index = Self::default();
+        for (number, application) in snapshot.access.applications().iter().enumerate() {
             let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
             index.near.extend(ends.map(|end| (end, number)));
-            index.ours.extend(index.place_of(application).map(|place| (place, number)));
+            let place = Place::of_application(application, &snapshot.operator().owner);
+            index.ours.extend(place.map(|place| (place, number)));
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
-        let checks = rules.filter_map(Rule::access_check);
-        index.accepted_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
+        // Most accounts have no application, and then no rule is looked at.
+        if !snapshot.access.applications().is_empty() {
+            let checks = snapshot.all_rules().filter_map(Rule::access_check);
+            index.accepted_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
+        }
         index
     }
 
-    /// As [`Place::of_application`]. The tag is computed once, because thousands of rules need it.
-    fn place_of(&self, application: &Application) -> Option<Place> {
-        place::has_tag(application, &self.tag)
-            .then(|| Place::from_application_name(&application.name, &self.owner))
-            .flatten()
-    }
-}
-
-impl<'a> Protections<'a> {
-    pub(in crate::reconcile) fn new(all: &'a [Application], index: &'a ProtectionIndex) -> Self {
-        Self { all, index }
-    }
-
     /// The numbers of the applications with a destination that may have a name in common with `hostname`, ascending.
-    fn numbers_near(self, hostname: &str) -> Vec<usize> {
-        let near = &self.index.near;
+    fn numbers_near(&self, hostname: &str) -> Vec<usize> {
         let from = |name: &str| {
-            let start = near.partition_point(|(end, _)| in_tree_order(end, name).is_lt());
-            near.get(start..).unwrap_or_default().iter()
+            let start = self.near.partition_point(|(end, _)| in_tree_order(end, name).is_lt());
+            self.near.get(start..).unwrap_or_default().iter()
         };
         let domain = hostname.strip_prefix("*.").unwrap_or(hostname);
         let mut numbers = Vec::new();
@@ -99,56 +77,56 @@ impl<'a> Protections<'a> {
         numbers.dedup();
         numbers
     }
+}
 
-    /// The applications with a destination that may have a name in common with `hostname`.
-    pub(super) fn near(self, hostname: &str) -> impl Iterator<Item = &'a Application> {
-        self.numbers_near(hostname).into_iter().filter_map(move |number| self.all.get(number))
-    }
-
+impl Snapshot {
     /// Our applications, with the places for which they were made.
-    pub fn ours(self) -> impl Iterator<Item = (&'a Place, &'a Application)> {
-        self.ours_from("")
+    pub fn own_applications(&self) -> impl Iterator<Item = (&Place, &Application)> {
+        self.own_applications_from("")
     }
 
     /// Our applications of `hostname`, and of all hostnames after it in sorted order.
-    fn ours_from(self, hostname: &str) -> impl Iterator<Item = (&'a Place, &'a Application)> + use<'a> {
-        let start = self.index.ours.partition_point(|(place, _)| place.hostname() < hostname);
-        let ours = self.index.ours.get(start..).unwrap_or_default().iter();
-        ours.filter_map(move |(place, number)| Some((place, self.all.get(*number)?)))
+    fn own_applications_from(
+        &self,
+        hostname: &str,
+    ) -> impl Iterator<Item = (&Place, &Application)> + use<'_> {
+        let (all, ours) = (self.access.applications(), &self.protection_index().ours);
+        let start = ours.partition_point(|(place, _)| place.hostname() < hostname);
+        let ours = ours.get(start..).unwrap_or_default().iter();
+        ours.filter_map(|(place, number)| Some((place, all.get(*number)?)))
     }
 
-    /// Our applications that were made for the place.
-    pub(super) fn ours_of(self, place: &Place) -> impl Iterator<Item = &'a Application> {
-        let of_hostname = self.ours_from(place.hostname());
-        let of_hostname = of_hostname.take_while(|(one, _)| one.hostname() == place.hostname());
-        of_hostname.filter(move |(one, _)| *one == place).map(|(_, application)| application)
-    }
-
-    /// True if an application of ours was made for the hostname, a path of it, or the wildcard over it.
-    pub(super) fn is_any_over(self, hostname: &str) -> bool {
-        let is_at =
-            |host: &str| self.ours_from(host).next().is_some_and(|(place, _)| place.hostname() == host);
-        is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
+    /// Our applications that were made for a hostname, or a path of it.
+    pub(super) fn own_applications_of(&self, hostname: &str) -> impl Iterator<Item = (&Place, &Application)> {
+        self.own_applications_from(hostname).take_while(move |(place, _)| place.hostname() == hostname)
     }
 
     /// True if a rule that was read accepts a token of the application.
-    pub(super) fn is_accepted(self, application: &Application) -> bool {
-        self.index.accepted_audiences.contains(&application.audience)
+    pub(super) fn is_accepted(&self, application: &Application) -> bool {
+        self.protection_index().accepted_audiences.contains(&application.audience)
+    }
+}
+
+impl<'a> HostProtection<'a> {
+    /// The applications with a destination that may have a name in common with the hostname.
+    pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
+        let numbers = self.snapshot.protection_index().numbers_near(self.hostname.as_str());
+        numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
-    pub(super) fn all_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
+    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
-        let mut over = self.partly_covering(hostname, prefix.as_deref());
-        over.retain(|one| takes_every_request(one, hostname, prefix.as_deref()));
+        let mut over = self.partly_covering(prefix.as_deref());
+        over.retain(|one| takes_every_request(one, self.hostname.as_str(), prefix.as_deref()));
         over
     }
 
     /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
-    fn partly_covering(self, hostname: &str, prefix: Option<&str>) -> Vec<&'a Application> {
-        let ranked = self.near(hostname).filter_map(|application| {
+    fn partly_covering(self, prefix: Option<&str>) -> Vec<&'a Application> {
+        let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
-            let ranks = destinations.filter_map(|one| rank(one, hostname, prefix));
+            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
             let is_related = application.kind != ApplicationKind::Unrelated;
             Some((Reverse(ranks.max().filter(|_| is_related)?), application))
         });
@@ -159,24 +137,25 @@ impl<'a> Protections<'a> {
 
     /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
     /// The list ends before an application that lets visitors past, and before an application of another owner.
-    pub(super) fn own_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.partly_covering(hostname, prefix_of(path).as_deref());
+    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let mut over = self.partly_covering(prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
-            asks && self.index.place_of(one).is_some()
+            asks && Place::of_application(one, &self.snapshot.operator().owner).is_some()
         };
         over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
         over
     }
 
-    /// An application of another owner, or ours of another place, that has one of the place's destinations.
+    /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
+    /// hostname.
     pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
-        let wanted = place.destinations();
-        self.near(place.hostname()).find(|application| {
+        let (wanted, owner) = (place.destinations(), &self.snapshot.operator().owner);
+        self.near().find(|application| {
             let mut destinations = application.destinations.iter();
             application.kind != ApplicationKind::Unrelated
                 && destinations.any(|destination| wanted.contains(destination))
-                && self.ours_of(place).all(|ours| ours.id != application.id)
+                && Place::of_application(application, owner).as_ref() != Some(place)
         })
     }
 }
@@ -220,8 +199,9 @@ fn directory(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::snapshot_of_access;
     use crate::model::Hostname;
-    use crate::reconcile::access::cover;
+    use crate::reconcile::access::cover::cover;
 
     /// What is not near is never asked about, so a host with a port or a label that cannot be read counts as near.
     #[test]
@@ -273,13 +253,13 @@ mod tests {
                 created_unix_seconds: None,
             };
             let all = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(all, std::iter::empty(), "default");
+            let snapshot = snapshot_of_access(all);
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
-                let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();
+                let near: Vec<&Application> = HostProtection::of(&hostname, &snapshot).near().collect();
                 assert!(!place::matches_host(host, name) || near.len() == 1, "{host:?} takes {name}");
-                let of_all = cover::cover(all, &hostname, None);
-                assert_eq!(cover::cover(near, &hostname, None), of_all, "{host:?} and {name}");
+                let of_all = cover(all, &hostname, None);
+                assert_eq!(cover(near, &hostname, None), of_all, "{host:?} and {name}");
                 met += usize::from(of_all.is_err_and(|gap| gap.contains("has no policy")));
             }
         }
@@ -293,9 +273,8 @@ mod tests {
             names.iter().zip(0..).map(|(name, number)| (literal_end(name), number)).collect();
         let mut index = ProtectionIndex { near, ..ProtectionIndex::default() };
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
-        let protections = Protections::new(&[], &index);
-        assert_eq!(protections.numbers_near("shop-7.example.com"), [7]);
-        assert_eq!(protections.numbers_near("*.example.com").len(), 500);
-        assert_eq!(protections.numbers_near("shop.example.com"), [0_usize; 0]);
+        assert_eq!(index.numbers_near("shop-7.example.com"), [7]);
+        assert_eq!(index.numbers_near("*.example.com").len(), 500);
+        assert_eq!(index.numbers_near("shop.example.com"), [0_usize; 0]);
     }
 }

@@ -5,7 +5,6 @@ use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
@@ -46,7 +45,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
-        let required = guard::required(protection.hostname, path, protection.snapshot).ok();
+        let required = protection.required(path).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
     let over = protection.own_covering(path).into_iter().next();

@@ -30,9 +30,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
         age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN_SECONDS)
     };
-    let protections = snapshot.protections();
-    let unneeded = protections.ours().filter_map(|(place, application)| {
-        if protections.is_accepted(application) || is_claimed(place, snapshot) {
+    let unneeded = snapshot.own_applications().filter_map(|(place, application)| {
+        if snapshot.is_accepted(application) || is_claimed(place, snapshot) {
             return None;
         }
         let is_replaced = is_replaced(place, application, snapshot);
@@ -97,7 +96,7 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
         );
         Some(note(place, text))
     });
-    let places: Vec<&Place> = snapshot.protections().ours().map(|(place, _)| place).collect();
+    let places: Vec<&Place> = snapshot.own_applications().map(|(place, _)| place).collect();
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
     let twice = twice.flatten().map(|place| {
         let text = "there are several Access applications of ours for";
