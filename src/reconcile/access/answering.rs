@@ -4,21 +4,22 @@ use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
-/// The hostname of the place. For a wildcard, also the names of records and rules that the wildcard covers.
-pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
-    let mut names = vec![place.hostname()];
-    if place.hostname().starts_with('*') {
-        let domain = place.hostname().split_once('.').map_or("", |(_, domain)| domain);
+/// The hostname. For a wildcard, also the names of records and rules that `counts` selects.
+pub(super) fn names_of<'s>(
+    hostname: &'s str,
+    snapshot: &'s Snapshot,
+    counts: &dyn Fn(&str) -> bool,
+) -> Vec<&'s str> {
+    let mut names = vec![hostname];
+    if let Some(domain) = hostname.strip_prefix("*.") {
         let records = snapshot.zones.iter().flat_map(|zone| zone.records_within(domain));
         let records = records.map(|record| &*record.name);
-        let documents = snapshot.tunnels.values().map(|tunnel| &tunnel.document);
-        let rules = documents.flat_map(|document| document.rules()).map(Rule::folded_hostname);
-        names.extend(records.chain(rules).filter(|name| place.is_over(name)));
+        let rules = snapshot.all_rules().map(Rule::folded_hostname);
+        names.extend(records.chain(rules).filter(|name| counts(name)));
         names.sort_unstable();
         names.dedup();
     }
@@ -58,7 +59,10 @@ impl HostProtection<'_> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
-        names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
+        let domain = hostname.as_str().trim_start_matches("*.");
+        let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
+        let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
+        names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let protection = HostProtection::of(&name, snapshot);
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
@@ -66,9 +70,8 @@ impl HostProtection<'_> {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
                 let mut closed = closed
                     .filter(|one| one.requires_access() && protection.own_covering(one.path()).is_empty());
-                let mut opens =
-                    || closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)));
-                is_open(rule) && opens()
+                is_open(rule)
+                    && closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)))
             })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
         })
@@ -89,22 +92,6 @@ fn is_answered_by(
     };
     let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
     takes_all && (*wanted_access == WantedAccess::Open || rule.is_some() && comes_first)
-}
-
-/// The hostname. For a wildcard, also the names of rules below it that the wildcard's record answers.
-fn names_led_with<'s>(
-    hostname: &'s Hostname,
-    snapshot: &'s Snapshot,
-    tunnels: [&'s TunnelSnapshot; 2],
-) -> Vec<&'s str> {
-    let mut names = vec![hostname.as_str()];
-    if let Some(domain) = hostname.as_str().strip_prefix("*.") {
-        let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
-        let rules = tunnels.into_iter().flat_map(|tunnel| tunnel.document.rules());
-        let below = rules.map(Rule::folded_hostname).filter(|name| is_below(name, domain));
-        names.extend(below.filter(|name| record(name) == record(hostname.as_str())));
-    }
-    names
 }
 
 /// True if the rule serves visitors without a login.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{names_under, record_text, rule_text, rules_taking, tunnel_of};
-use crate::reconcile::access::host_protection::{self, HostProtection};
+use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking, tunnel_of};
+use crate::reconcile::access::host_protection::{HostProtection, requires_another};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{OwnedHostPath, Place};
 use crate::reconcile::snapshot::Snapshot;
@@ -46,7 +46,8 @@ pub(super) fn relying(
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Another endpoint than the asking one may be refused.
     let opens_place = requests.open.contains(&at_place) && (asking == Some(&at_place) || is_published());
-    names_under(&place, snapshot).into_iter().find_map(|name| {
+    let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
+    names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
         NameUnder { protection, application, asking, path, opens_place, requests }.relying()
@@ -117,7 +118,7 @@ impl NameUnder<'_> {
     /// True if no later rule receives requests of the place.
     fn is_last(&self, rule: &Rule) -> bool {
         let is_of_name = rule.folded_hostname() == self.name();
-        is_of_name || !self.requires_another(rule) || !self.is_alone()
+        is_of_name || !requires_another(rule, self.application) || !self.is_alone()
     }
 
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
@@ -125,7 +126,7 @@ impl NameUnder<'_> {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
         let place = || OwnedHostPath::of(self.name(), rule.path());
         let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
-        !self.requires_another(rule)
+        !requires_another(rule, self.application)
             && !self.may_be_open(tunnel, rule)
             && !goes()
             && !self.is_covered(rule.path())
@@ -139,10 +140,6 @@ impl NameUnder<'_> {
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(tunnel, rule.path())
             || rule.matches_all(self.name(), self.path) && self.opens(tunnel, self.path)
-    }
-
-    fn requires_another(&self, rule: &Rule) -> bool {
-        host_protection::requires_another(rule, self.application)
     }
 }
 

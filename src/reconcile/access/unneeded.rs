@@ -4,7 +4,7 @@ use crate::ingress::{Rule, is_status};
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::{names_under, rules_taking, tunnel_of};
+use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::relying::{AccessRequests, relying};
@@ -60,7 +60,8 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let path = place.path();
-    let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
+    let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
+    let mut replaced = names.into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
