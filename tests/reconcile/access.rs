@@ -132,7 +132,8 @@ impl Rule {
             path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),
             path => Some(PathPattern::parse(path).unwrap()),
         };
-        cover(applications, &Hostname::parse(self.host).unwrap(), path.as_ref().map(PathPattern::as_str))
+        let related = applications.iter().filter(|one| one.kind != ApplicationKind::Unrelated);
+        cover(related, &Hostname::parse(self.host).unwrap(), path.as_ref().map(PathPattern::as_str))
     }
 
     /// The hosts of requests that the rule takes, for a wildcard with one label in its place.

@@ -18,7 +18,8 @@ pub(super) use requests::literal_end;
 
 /// The audiences of the applications that all requests of a rule meet.
 ///
-/// A path that is no prefix may match anywhere, and so needs an application for the whole hostname.
+/// A path that is no prefix may match anywhere, and so needs an application for the whole hostname. `applications` are
+/// without unrelated ones, as the index has them.
 ///
 /// # Errors
 /// The reason why requests may pass without a login, with the remedy.

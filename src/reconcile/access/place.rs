@@ -126,10 +126,6 @@ impl fmt::Display for Place {
     }
 }
 
-pub(super) fn is_at_or_below(path: &str, above: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 fn name_suffix(owner: &str) -> String {
     format!(" (ExternalDNS {owner})")
 }

@@ -28,7 +28,7 @@ use crate::reconcile::snapshot::Snapshot;
 /// The index of a snapshot's applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ProtectionIndex {
-    /// The applications by the literal ends of their destinations' hosts, in tree order.
+    /// The applications that affect requests, by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
     /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
@@ -40,8 +40,10 @@ impl ProtectionIndex {
     pub(in crate::reconcile) fn of(snapshot: &Snapshot) -> Self {
         let mut index = Self::default();
         for (number, application) in snapshot.access.applications().iter().enumerate() {
-            let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
-            index.near.extend(ends.map(|end| (end, number)));
+            if application.kind != ApplicationKind::Unrelated {
+                let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
+                index.near.extend(ends.map(|end| (end, number)));
+            }
             let place = Place::of_application(application, &snapshot.operator().owner);
             index.ours.extend(place.map(|place| (place, number)));
         }
@@ -108,7 +110,7 @@ impl Snapshot {
 }
 
 impl<'a> HostProtection<'a> {
-    /// The applications with a destination that may have a name in common with the hostname.
+    /// The applications with a destination that may have a name in common with the hostname, without unrelated ones.
     pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
         let numbers = self.snapshot.protection_index().numbers_near(self.hostname.as_str());
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
@@ -127,8 +129,7 @@ impl<'a> HostProtection<'a> {
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
             let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
-            let is_related = application.kind != ApplicationKind::Unrelated;
-            Some((Reverse(ranks.max().filter(|_| is_related)?), application))
+            Some((Reverse(ranks.max()?), application))
         });
         let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by_key(|(one, _)| *one);
@@ -153,8 +154,7 @@ impl<'a> HostProtection<'a> {
         let (wanted, owner) = (place.destinations(), &self.snapshot.operator().owner);
         self.near().find(|application| {
             let mut destinations = application.destinations.iter();
-            application.kind != ApplicationKind::Unrelated
-                && destinations.any(|destination| wanted.contains(destination))
+            destinations.any(|destination| wanted.contains(destination))
                 && Place::of_application(application, owner).as_ref() != Some(place)
         })
     }
@@ -175,7 +175,8 @@ fn rank(
 ) -> Option<(bool, usize, usize)> {
     let is_exact = **host == *hostname;
     let above = directory(path);
-    let takes_path = above.is_empty() || prefix.is_some_and(|prefix| place::is_at_or_below(prefix, above));
+    let is_below = |prefix: &str| format!("{prefix}/").starts_with(&format!("{above}/"));
+    let takes_path = above.is_empty() || prefix.is_some_and(is_below);
     (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
 }
 

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, hostname};
 
 /// The requests that one rule takes.
@@ -31,29 +31,25 @@ impl<'a> VisitorRequests<'a> {
         &self,
         applications: impl Iterator<Item = &'b Application>,
     ) -> Vec<&'b Application> {
-        let is_related = |application: &&Application| application.kind != ApplicationKind::Unrelated;
-        let related: Vec<&Application> = applications.filter(is_related).collect();
-        let has_own = self.prefix.is_some_and(|prefix| has_prefix(&related, self.hostname, prefix));
+        let mut met: Vec<&Application> = applications.collect();
+        let has_own = self.prefix.is_some_and(|prefix| has_prefix(&met, self.hostname, prefix));
         let may_meet = |destination: &Destination| {
             self.may_meet(destination) && !(has_own && self.is_above(destination))
         };
-        related.into_iter().filter(|application| application.destinations.iter().any(may_meet)).collect()
+        met.retain(|application| application.destinations.iter().any(may_meet));
+        met
     }
 
     /// The host of the destinations that take every request: the hostname itself, else a wildcard that matches it.
-    pub(super) fn covering_host(&self, met: &[&'a Application]) -> Option<&'a str> {
-        let is_covering = |host: &str| {
-            let takes_prefix = self.prefix.is_some_and(|prefix| has_prefix(met, host, prefix));
-            takes_prefix || has(met, host, "") || has(met, host, "*")
+    pub(super) fn covering_host<'b>(&self, met: &[&'b Application]) -> Option<&'b str> {
+        let is_covering = |host: &&str| {
+            let takes_prefix = || self.prefix.is_some_and(|prefix| has_prefix(met, host, prefix));
+            surely_matches(host, self.hostname)
+                && (has(met, host, "") || has(met, host, "*") || takes_prefix())
         };
-        if is_covering(self.hostname) {
-            return Some(self.hostname);
-        }
-        let hosts = met
-            .iter()
-            .flat_map(|application| &application.destinations)
-            .map(|destination| &*destination.host);
-        hosts.filter(|host| surely_matches(host, self.hostname) && is_covering(host)).min()
+        let destinations = met.iter().flat_map(|application| &application.destinations);
+        let hosts = destinations.map(|destination| &*destination.host).filter(is_covering);
+        hosts.min_by_key(|host| (*host != self.hostname, *host))
     }
 
     /// True if another wildcard of the application may take requests of the covering wildcard. An exact covering
@@ -102,15 +98,11 @@ fn has_prefix(applications: &[&Application], host: &str, prefix: &str) -> bool {
     has(applications, host, prefix) && has(applications, host, &format!("{prefix}/*"))
 }
 
-/// True if a destination's host matches a name that is no wildcard. A `*` in the host stands for a label or a part of a
-/// label.
-fn surely_matches(host: &str, name: &str) -> bool {
-    !name.contains('*')
-        && host.split('.').count() == name.split('.').count()
-        && host
-            .split('.')
-            .zip(name.split('.'))
-            .all(|(label, text)| is_host_label(label) && label_matches(label, text))
+/// True if a destination's host is the hostname, or certainly matches a name that is no wildcard. A `*` in the host
+/// stands for a label or a part of a label.
+fn surely_matches(host: &str, hostname: &str) -> bool {
+    let is_readable = || !hostname.contains('*') && host.split('.').all(is_host_label);
+    host == hostname || is_readable() && may_match(host, hostname)
 }
 
 /// True if a destination's host may match a name of the rule's hostname. A hostname that begins with `*.` stands for

@@ -1,5 +1,7 @@
 use super::*;
+use crate::fixture::snapshot_of_access;
 use crate::model::access::{AttachedPolicy, Destination, PolicyDecision};
+use crate::reconcile::access::host_protection::HostProtection;
 
 const HOST: &str = "a.example.com";
 
@@ -36,8 +38,10 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
         path => Some(PathPattern::parse(path).unwrap()),
     };
     let hostname = Hostname::parse(hostname).unwrap();
-    let gap = match cover(applications, &hostname, pattern.as_ref().map(PathPattern::as_str)) {
-        Ok(audiences) => return audiences.join(" "),
+    let snapshot = snapshot_of_access(applications);
+    let protection = HostProtection::of(&hostname, &snapshot);
+    let gap = match protection.required(pattern.as_ref().map(PathPattern::as_str)) {
+        Ok(required) => return required.audience_tags().join(" "),
         Err(gap) => gap,
     };
     assert!(gap.starts_with(char::is_lowercase) && !gap.ends_with('.') && !gap.contains('\n'), "{gap}");
