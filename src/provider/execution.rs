@@ -107,7 +107,7 @@ pub(super) fn run<'a>(
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
-    memory.unfinished = ledger.unfinished(&memory.unfinished);
+    memory.new_records = ledger.new_records(&memory.new_records);
     for target in touched.difference(&undecided) {
         memory.targets.forget(target.id());
     }

@@ -119,9 +119,9 @@ impl ApplyRequest<'_> {
         self.changes.wanted().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Reports a plan of which nothing is written. Only the work of refused hostnames is still unfinished.
+    /// Reports a plan of which nothing is written.
     fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        self.memory.unfinished.retain(|hostname, _| plan.leaves_out(hostname));
+        self.memory.new_records.retain(|hostname| plan.leaves_out(hostname));
         self.finish(plan, &RunResult::default())
     }
 
@@ -190,7 +190,7 @@ impl ApplyRequest<'_> {
         let (memory, now) = (&self.memory, self.state.clock().now());
         PlanInputs {
             paused: memory.write_history.paused_contents(snapshot, now),
-            unfinished: memory.unfinished.clone(),
+            new_records: memory.new_records.clone(),
             is_dry_run: self.state.is_dry_run(),
             ..PlanInputs::default()
         }
@@ -256,9 +256,9 @@ impl ApplyRequest<'_> {
     }
 }
 
-/// True if the plan deletes rules of a hostname with an application of ours.
+/// True if the plan deletes rules of a hostname with an application of ours, or removes digests of deleted rules.
 fn deletes_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
     let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
     let mut hosts = snapshot.own_applications().filter_map(|(place, _)| plan.host(place.hostname()));
-    hosts.any(|host| host.edits.iter().any(is_deletion))
+    hosts.any(|host| !host.dangling.is_empty() || host.edits.iter().any(is_deletion))
 }

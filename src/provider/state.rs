@@ -1,7 +1,7 @@
 //! The state that requests share, and the reading of snapshots. Other methods are in `request.rs`,
 //! `report.rs` and `access/unneeded.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use crate::clock::{Clock, Deadline};
@@ -14,7 +14,6 @@ use crate::provider::last_loop::LastLoop;
 use crate::provider::memory::{LastSnapshot, WriteHistory, WriteTargets};
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
-use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::snapshot::Snapshot;
 
 #[derive(Debug)]
@@ -37,8 +36,8 @@ pub(super) struct WriteMemory {
     pub(super) turn: usize,
     /// The requests of the turn that left one of its hostnames undone, from the first one that wrote something.
     pub(super) tries: usize,
-    /// By hostname: the work that the last run left undone.
-    pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
+    /// The hostnames whose record was created, or may have been, for rules that are not all written.
+    pub(super) new_records: BTreeSet<Box<str>>,
 }
 
 impl ProviderState {

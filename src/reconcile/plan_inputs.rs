@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::TunnelId;
 use crate::reconcile::reason::Reason;
-use crate::reconcile::stamp::Digest;
 
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,8 +14,8 @@ pub struct PlanInputs {
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record is pointed to
     /// them.
     pub unready: BTreeMap<TunnelId, String>,
-    /// The unfinished work of this process, by hostname.
-    pub unfinished: BTreeMap<Box<str>, Unfinished>,
+    /// The hostnames whose record this process created, or may have created, for rules that are not all written.
+    pub new_records: BTreeSet<Box<str>>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_dry_run: bool,
 }
@@ -26,13 +25,4 @@ impl PlanInputs {
     pub(in crate::reconcile) fn check_not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
         self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
-}
-
-/// The unfinished work of a run on a hostname.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The digests of the rules that the run was to write or delete. Those without a rule are removed at once.
-    pub digests: BTreeSet<Digest>,
-    /// True if this run, or an unfinished run before it, created the record or may have created it.
-    pub is_new: bool,
 }

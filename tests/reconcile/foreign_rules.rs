@@ -5,7 +5,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::model::{Hostname, TunnelId, Zone, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{EntryState, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::Unfinished;
 use external_dns_cloudflare_tunnel_webhook::reconcile::published::published as paths_of;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records::records;
@@ -258,8 +257,7 @@ fn a_new_record_in_front_of_a_wildcard_goes_although_its_tunnel_has_a_foreign_ru
         let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[wildcard]);
         cloudflare.run_loop(&[wanted("5s")], 1);
         assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)));
-        let new = Unfinished { is_new: true, ..Unfinished::default() };
-        cloudflare.unfinished = [(NAME.into(), new)].into();
+        cloudflare.new_records = [NAME.into()].into();
         cloudflare.run_loop(&desired, usize::MAX);
         assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(OFFICE)), "{desired:?}");
     }

@@ -12,8 +12,7 @@ const PROXY: (&str, &str, &str) = ("*.example.com", "A", "192.0.2.50");
 fn without_rule(foreign: &[(&str, &str, &str)]) -> FakeCloudflare {
     let mut cloudflare = FakeCloudflare::new(&[], foreign);
     let plan = cloudflare.run_loop(&[published(NAME, "http://web:80")], 1);
-    cloudflare.unfinished =
-        plan.hosts.iter().map(|host| (host.hostname.clone(), host.unfinished(None))).collect();
+    cloudflare.new_records = plan.hosts.iter().map(|host| host.hostname.clone()).collect();
     cloudflare
 }
 
@@ -47,6 +46,7 @@ fn the_record_of_a_refused_rule_goes_only_where_another_record_would_lead_its_vi
     for (foreign, expected) in [(&[PROXY][..], 0), (&[], 1)] {
         let mut cloudflare = without_rule(foreign);
         let wanted = [endpoint(NAME, &[("tunnel-service", "no service")])];
+        cloudflare.pass(60);
         cloudflare.run_loop(&wanted, usize::MAX);
         let left = cloudflare.records.iter().filter(|record| *record.name == *NAME).count();
         assert_eq!(left, expected, "{foreign:?}");
@@ -59,8 +59,7 @@ fn a_record_that_is_published_without_a_rule_stays_whatever_becomes_of_its_endpo
     let alone = endpoint(NAME, &[("tunnel-service", "none")]);
     let mut cloudflare = FakeCloudflare::new(&[], &[PROXY]);
     let plan = cloudflare.run_loop(&[alone], usize::MAX);
-    cloudflare.unfinished =
-        plan.hosts.iter().map(|host| (host.hostname.clone(), host.unfinished(None))).collect();
+    cloudflare.new_records = plan.hosts.iter().map(|host| host.hostname.clone()).collect();
     cloudflare.run_loop(&[endpoint(NAME, &[("tunnel-service", "no service")])], usize::MAX);
     assert_eq!(cloudflare.records.iter().filter(|record| *record.name == *NAME).count(), 1);
 }
@@ -69,7 +68,7 @@ fn a_record_that_is_published_without_a_rule_stays_whatever_becomes_of_its_endpo
 #[test]
 fn a_record_that_lost_its_rule_stays() {
     let mut cloudflare = without_rule(&[PROXY]);
-    cloudflare.unfinished.clear();
+    cloudflare.new_records.clear();
     assert_eq!(records_left(cloudflare, "http://web:80"), 1);
 }
 

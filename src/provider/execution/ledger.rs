@@ -8,7 +8,6 @@ use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
-use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::OwnDigests;
@@ -197,22 +196,16 @@ impl<'a> Ledger<'a> {
         (claims != done).then_some((stamped, claims))
     }
 
-    /// The work that this run and the run before left undone, by hostname. A hostname that this run left out, because
-    /// it is refused or postponed, keeps the work of the run before.
-    pub(super) fn unfinished(
-        &self,
-        before: &BTreeMap<Box<str>, Unfinished>,
-    ) -> BTreeMap<Box<str>, Unfinished> {
-        let given_up = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        let given_up = given_up.filter_map(|host| {
-            let before = before.get(&host.hostname);
-            // Without its stamp, the run left nothing. Another instance may write the same record and rules.
-            let is_begun = host.stamp_operations.is_empty() || self.stamped.contains_key(&host.hostname);
-            let unfinished = if is_begun { host.unfinished(before) } else { before?.clone() };
-            Some((host.hostname.clone(), unfinished))
-        });
-        let left_out = before.iter().filter(|(hostname, _)| self.plan.leaves_out(hostname));
-        inserted(left_out.map(|(hostname, work)| (hostname.clone(), work.clone())).chain(given_up))
+    /// The hostnames whose record this run or a run before created, or may have created, for rules that are not all
+    /// written. A hostname that this run left out, because it is refused or postponed, stays among them.
+    pub(super) fn new_records(&self, before: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
+        let is_new = |host: &&HostPlan| {
+            let is_created = host.creates_record() && self.stamped.contains_key(&host.hostname);
+            self.is_given_up(&host.hostname) && (is_created || before.contains(&host.hostname))
+        };
+        let given_up = self.plan.hosts.iter().filter(is_new).map(|host| &host.hostname);
+        let left_out = before.iter().filter(|hostname| self.plan.leaves_out(hostname));
+        inserted(left_out.chain(given_up).cloned())
     }
 }
 
@@ -222,15 +215,12 @@ mod tests {
 
     /// A later run may have to delete a record that a run left without its rule.
     #[test]
-    fn what_a_run_left_undone_outlives_a_run_that_refuses_or_postpones_its_hostname() {
-        let left = Unfinished { is_new: true, ..Unfinished::default() };
-        let before =
-            BTreeMap::from(["refused", "postponed", "as wanted"].map(|name| (name.into(), left.clone())));
+    fn a_new_record_is_remembered_by_a_run_that_refuses_or_postpones_its_hostname() {
+        let before = BTreeSet::from(["refused", "postponed", "as wanted"].map(Into::into));
         let refusal = Refusal::whole("refused".into(), None, Reason::NoZone);
         let plan =
             Plan { refusals: vec![refusal], postponed: ["postponed".into()].into(), ..Plan::default() };
-        let after = Ledger::new(&plan).unfinished(&before);
-        assert_eq!(after.keys().map(|name| &**name).collect::<Vec<_>>(), ["postponed", "refused"]);
-        assert!(after.values().all(|work| *work == left));
+        let after = Ledger::new(&plan).new_records(&before);
+        assert_eq!(after.iter().map(|name| &**name).collect::<Vec<_>>(), ["postponed", "refused"]);
     }
 }

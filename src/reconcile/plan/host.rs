@@ -12,12 +12,10 @@ use std::time::Duration;
 
 use crate::collections::inserted;
 use crate::ingress::{MarkedRules, Rule};
-use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::{Gate, Gated};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
-use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
@@ -248,16 +246,6 @@ impl<'a> Host<'a> {
     /// True if no record was modified for `MOVE_GRACE`, so that no visitor still reaches an older target.
     fn is_past_grace(&self) -> bool {
         self.is_older_than(self.operator().move_grace)
-    }
-
-    /// True if another instance may be about to write the rule of one of `digests`.
-    fn may_be_written_elsewhere(&self, digests: &BTreeSet<Digest>) -> bool {
-        let is_own = |digest| self.unfinished().is_some_and(|own| own.digests.contains(digest));
-        !digests.iter().all(is_own) && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
-    }
-
-    fn unfinished(&self) -> Option<&'a Unfinished> {
-        self.context.gate.inputs.unfinished.get(self.name())
     }
 
     /// The note on an endpoint that opens a protected place.

@@ -9,7 +9,6 @@ use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::plan::host::comment::Comments;
-use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The stages of an apply, in their order.
@@ -100,13 +99,9 @@ impl HostPlan {
         self.edits.is_empty() && self.operations().next().is_none()
     }
 
-    /// The unfinished work if a run stops within this plan, together with the unfinished work of the previous run.
-    pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
-        let mut unfinished = before.cloned().unwrap_or_default();
-        let digests = self.edits.iter().map(PlannedEdit::digest);
-        unfinished.digests.extend(digests);
-        unfinished.is_new |= self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)));
-        unfinished
+    /// True if a record of the hostname is created.
+    pub(crate) fn creates_record(&self) -> bool {
+        self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)))
     }
 
     /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::host_plan::{HostPlan, PlannedEdit, RecordOperation};
+use super::host_plan::{HostPlan, PlannedEdit};
 use super::planned::Plan;
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
@@ -74,10 +74,7 @@ fn reordered(
 /// Notes on new records more than one label below the zone, which the zone's certificate does not cover. Hostnames that
 /// differ only in the first label get one note, or none if such a record already points to a tunnel.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
-    let made = plan
-        .hosts
-        .iter()
-        .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
+    let made = plan.hosts.iter().filter(|host| host.creates_record());
     let mut looked_at: BTreeSet<&str> = BTreeSet::new();
     made.filter_map(|host| {
         let zone = snapshot.zone_of(&host.hostname)?;
@@ -101,9 +98,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 /// A note if a new name, two or more labels below a wildcard, takes other names from the wildcard (RFC 4592).
 fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let name = &*host.hostname;
-    let is_new = |operation| matches!(operation, &RecordOperation::Post(_));
-    let wildcard =
-        snapshot.zone_of(name)?.wildcard_over(name).first().filter(|_| host.operations().any(is_new))?;
+    let wildcard = snapshot.zone_of(name)?.wildcard_over(name).first().filter(|_| host.creates_record())?;
     let (_, above) = wildcard.name.split_once('.')?;
     let below = name.strip_suffix(above)?.strip_suffix('.')?;
     let (_, between) = below.split_once('.')?;

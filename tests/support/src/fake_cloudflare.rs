@@ -28,7 +28,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::operator_settings::Namesp
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::{PlanInputs, Unfinished};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
@@ -134,7 +134,7 @@ pub struct FakeCloudflare {
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
     /// What the program knows that it left undone.
-    pub unfinished: BTreeMap<Box<str>, Unfinished>,
+    pub new_records: BTreeSet<Box<str>>,
     /// The zones and tunnels, by id, whose answers are old, with what shows it.
     pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
@@ -244,7 +244,7 @@ impl FakeCloudflare {
             served: "",
             unconfigured_tunnels: BTreeSet::new(),
             unready: BTreeMap::new(),
-            unfinished: BTreeMap::new(),
+            new_records: BTreeSet::new(),
             old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
@@ -510,8 +510,8 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        let (unready, unfinished) = (self.unready.clone(), self.unfinished.clone());
-        PlanInputs { unready, unfinished, ..PlanInputs::default() }
+        let (unready, new_records) = (self.unready.clone(), self.new_records.clone());
+        PlanInputs { unready, new_records, ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

@@ -8,6 +8,7 @@ use super::{Host, HostRule};
 use super::{adoption, obstacle};
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
+use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation, Stage};
@@ -97,7 +98,8 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    let keeps_dangling = host.may_be_written_elsewhere(&dangling);
+    // Another instance may be about to write the rule of such a digest.
+    let keeps_dangling = !dangling.is_empty() && !host.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE);
     let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
     let is_released = claims_during.is_released || is_withdrawal && !keeps_dangling;
     let digests = &claims_during.digests - &dangling;
@@ -243,7 +245,7 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
 fn hides_wildcard(host: &Host<'_>) -> bool {
     let is_bare = host.claimed_rules().next().is_none()
         && !host.claims_record_only()
-        && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
+        && host.context.gate.inputs.new_records.contains(host.name());
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
