@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText, Token, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use serde_json::{Value, json};
+use serde_json::json;
 use test_support::harness::{TOKEN, endpoint_of, published};
 
 use crate::shared_account::SharedAccount;
@@ -349,38 +349,6 @@ fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
         simulation.pass(60);
     }
     assert!(seen.iter().all(|(_, got)| !got.contains("open")), "{seen:?}");
-}
-
-/// The hostname has no record of its own, and its foreign rule stands where the wildcard's record leads.
-#[test]
-fn a_hostname_that_is_taken_over_behind_a_wildcard_is_served_all_the_time_although_its_next_tunnel_fails() {
-    let host = "adopted.example.com";
-    for is_failing in [false, true] {
-        let account = SharedAccount::holding(|emulator| {
-            emulator.edit(|cloudflare| {
-                let document = cloudflare.configuration("home").expect("it is configured").get().to_owned();
-                let mut document: Value = serde_json::from_str(&document).expect("a document");
-                let rules = document["ingress"].as_array_mut().expect("a list");
-                rules.insert(0, json!({"hostname": host, "service": "http://theirs:80"}));
-                cloudflare.put_configuration("home", &document.to_string()).expect("cloudflared takes it");
-            });
-        });
-        let pace = Pace { connectors: vec![0, 0], ..PACE };
-        let mut simulation = Simulation::new(account, &[("ADOPT", "all")], pace);
-        let cloudflare = simulation.account.cloudflare();
-        cloudflare.watch(&[&format!("https://{host}/")]);
-        if is_failing {
-            cloudflare.fault_every(Matcher::put_configuration(), Fault::status(500));
-            let _ = run(&mut simulation, &[through("office", host)]);
-            simulation.account.clear_faults();
-        }
-        simulation.run_to_rest(&[through("office", host)]).expect("published");
-        assert_eq!(tunnel_of(&simulation, host), "office");
-        let watched = simulation.account.cloudflare().watched();
-        assert!(watched.iter().all(|watched| watched.lost().is_empty()), "{is_failing}: {watched:#?}");
-        let waiting = simulation.account.harness.log.lines_with(&["refused=waiting", host]);
-        assert_eq!(waiting, [""; 0], "{is_failing}");
-    }
 }
 
 /// The order of rules does not know that the foreign expression matches all below it, so our rule would be behind.

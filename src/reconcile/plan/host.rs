@@ -161,12 +161,6 @@ impl<'a> Host<'a> {
         !self.has_claimed_record() && self.foreign_records.is_empty()
     }
 
-    /// The tunnel other than `wanted` that visitors reach by a wildcard's record, if the hostname has no record.
-    fn visited_instead_of(&self, wanted: &TunnelId) -> Option<TunnelId> {
-        let visited = self.has_no_record().then(|| self.snapshot().visited_tunnel(self.name())).flatten();
-        visited.filter(|visited| visited != wanted)
-    }
-
     /// The tunnel that our record points to.
     fn record_tunnel(&self) -> Option<TunnelId> {
         TunnelId::from_hostname(&self.claimed_records().next()?.content)

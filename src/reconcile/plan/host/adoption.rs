@@ -89,12 +89,11 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
     stamp
 }
 
-/// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel that visitors reach now.
+/// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel of a record that is taken
+/// over.
 fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
-    let target = gated.tunnel();
     let visited = host.record_tunnel().filter(|_| !host.adopted_records.is_empty());
-    let other = visited.or_else(|| host.visited_instead_of(target));
-    let tunnels = [Some(target), other.as_ref()].into_iter().flatten();
+    let tunnels = [Some(gated.tunnel()), visited.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()
 }
 

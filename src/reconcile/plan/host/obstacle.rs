@@ -71,13 +71,10 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
 fn held_elsewhere(host: &Host<'_>, gated: &Gated) -> Option<Reason> {
-    let visited = host.visited_instead_of(gated.tunnel())?;
+    let visited = host.has_no_record().then(|| host.snapshot().visited_tunnel(host.name())).flatten();
+    let visited = visited.filter(|visited| visited != gated.tunnel())?;
     let first = host.foreign_rules(&visited).next()?;
-    let is_takable = |rule: &&HostRule<'_>| gated.digest().is_some() && rule.ownership == Ownership::Foreign;
-    match host.rule_at(&visited, gated.path()).filter(is_takable) {
-        Some(rule) => Some(rule_held(host, rule)),
-        None => Some(rule_left_behind(&visited, first.rule)),
-    }
+    Some(rule_left_behind(&visited, first.rule))
 }
 
 /// The reason why the hostname remains in the tunnel.

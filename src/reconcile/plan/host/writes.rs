@@ -165,8 +165,9 @@ fn edits(host: &Host<'_>, change: &Change<'_, '_>, resource: Option<&str>) -> Ve
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
-    let is_elsewhere = |target| host.claimed_records().any(|record| points_elsewhere(record, target));
-    match target.filter(|target| is_elsewhere(target) || served_elsewhere(host, target).is_some()) {
+    let is_elsewhere =
+        |target: &&TunnelId| host.claimed_records().any(|record| points_elsewhere(record, target));
+    match target.filter(is_elsewhere) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
         // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
@@ -177,12 +178,6 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
         }
         Some(_) => Repoint::Later,
     }
-}
-
-/// The tunnel of [`Host::visited_instead_of`], if the hostname's rule there is taken over.
-fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
-    let visited = host.visited_instead_of(target)?;
-    host.adopted_rules().any(|rule| *rule.tunnel == visited).then_some(visited)
 }
 
 /// The wanted rules that are missing, different or shadowed.
@@ -293,15 +288,12 @@ impl RecordWrites<'_, '_> {
         (stamp, unstamp)
     }
 
-    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead,
-    /// and a hostname without a record gets one to the tunnel that serves it now.
+    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.change.target, comment) else { return Vec::new() };
         let records = host.claimed_records();
-        let served_elsewhere =
-            served_elsewhere(host, target).filter(|_| self.change.repoint == Repoint::Later);
-        if self.change.repoint == Repoint::Later && host.has_claimed_record() {
+        if self.change.repoint == Repoint::Later {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped
                 .filter_map(|record| self.patch(record, Stage::Stamp, Some(comment.clone())))
@@ -310,7 +302,7 @@ impl RecordWrites<'_, '_> {
         let post = RecordOperation::Post(NewRecord {
             name: host.name().into(),
             record_type: "CNAME".into(),
-            content: served_elsewhere.as_ref().unwrap_or(target).hostname().into(),
+            content: target.hostname().into(),
             proxied: true,
             ttl: 1,
             comment,
