@@ -23,11 +23,9 @@ pub use planned::Plan;
 pub use request::{needed_by_plan, other_owner};
 
 use crate::model::endpoint::Changes;
-use crate::reconcile::access::gate::Gate;
-use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::planning::plan_host;
 use crate::reconcile::plan::request::{HostRequest, Requests};
-use crate::reconcile::plan_inputs::PlanInputs;
+use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
@@ -60,8 +58,9 @@ impl TurnCandidate {
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn) -> Plan {
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
-    let gate = Gate { snapshot, inputs, requests: &judge::access_requests(&by_hostname, snapshot) };
-    let context = HostContext { gate, marked_rules: &marked_rules };
+    let access_requests = judge::access_requests(&by_hostname, snapshot);
+    let context =
+        PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan { notes, own: snapshot.own_digests(), ..Plan::default() };
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (name, request) in by_hostname {
@@ -93,7 +92,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
 
 impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
-    fn take_turn(&mut self, candidates: Vec<TurnCandidate>, hostnames_max: usize, context: HostContext<'_>) {
+    fn take_turn(&mut self, candidates: Vec<TurnCandidate>, hostnames_max: usize, context: PlanContext<'_>) {
         let mut paused_hosts = BTreeSet::new();
         for candidate in candidates {
             if self.hosts.len() >= hostnames_max {
@@ -105,7 +104,7 @@ impl Plan {
                 TurnCandidate::Wanted(hostname, request) => plan_host(self, &hostname, request, context),
             };
             let Some(host) = host else { continue };
-            let refusals = fingerprints::refusals(&host, context.gate.snapshot, &context.gate.inputs.paused);
+            let refusals = fingerprints::refusals(&host, context.snapshot, &context.inputs.paused);
             if refusals.is_empty() {
                 self.hosts.push(host);
                 continue;

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
+use crate::reconcile::access::relying::AccessRequests;
 use crate::reconcile::reason::Reason;
+use crate::reconcile::snapshot::Snapshot;
 
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,4 +28,14 @@ impl PlanInputs {
     pub(in crate::reconcile) fn check_not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
         self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
+}
+
+/// The context in which every hostname of a request is planned.
+#[derive(Clone, Copy)]
+pub(in crate::reconcile) struct PlanContext<'a> {
+    pub(in crate::reconcile) snapshot: &'a Snapshot,
+    pub(in crate::reconcile) inputs: &'a PlanInputs,
+    pub(in crate::reconcile) access_requests: &'a AccessRequests,
+    /// All rules, each marked as ours or not.
+    pub(in crate::reconcile) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }

@@ -10,13 +10,12 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, OwnedHostPath, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
-use crate::reconcile::access::relying::{AccessRequests, relying};
+use crate::reconcile::access::relying::relying;
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
-use crate::reconcile::plan_inputs::PlanInputs;
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
-use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
 const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
@@ -133,20 +132,12 @@ pub(in crate::reconcile) enum OpeningEnd {
     Open,
 }
 
-/// The state and the requests on which the gate decides.
-#[derive(Clone, Copy)]
-pub(in crate::reconcile) struct Gate<'a> {
-    pub(in crate::reconcile) snapshot: &'a Snapshot,
-    pub(in crate::reconcile) inputs: &'a PlanInputs,
-    pub(in crate::reconcile) requests: &'a AccessRequests,
-}
-
-impl Gate<'_> {
+impl PlanContext<'_> {
     /// The publication of an object, with the Access check that its rule needs.
     ///
     /// # Errors
     /// The reason why the publication waits or is refused.
-    pub(in crate::reconcile) fn pass(
+    pub(in crate::reconcile) fn gated(
         self,
         publication: Publication,
         resource: Option<&str>,
@@ -255,7 +246,7 @@ impl Gate<'_> {
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         let asking = OwnedHostPath::of(publication.hostname.as_str(), path);
         for application in &over {
-            if let Some(relying) = relying(application, Some(&asking), self.requests, self.snapshot) {
+            if let Some(relying) = relying(application, Some(&asking), self.access_requests, self.snapshot) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }
@@ -295,7 +286,7 @@ impl Gate<'_> {
             // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
         };
-        let closings = self.requests.closing.iter().filter(counts);
+        let closings = self.access_requests.closing.iter().filter(counts);
         let opened = opening::opened_with(closings, protection, path, going);
         opened.map_or(Ok(()), |Closing { hostname, set_identifier, .. }| {
             let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());

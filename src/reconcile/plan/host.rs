@@ -7,33 +7,26 @@ mod obstacle;
 pub(super) mod planning;
 mod writes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::collections::inserted;
-use crate::ingress::{MarkedRules, Rule};
+use crate::ingress::Rule;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::gate::{Gate, Gated};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, OperatorSettings};
 
-/// The context in which every hostname of a request is planned.
-#[derive(Clone, Copy)]
-pub(super) struct HostContext<'a> {
-    pub(super) gate: Gate<'a>,
-    /// All rules, each marked as ours or not.
-    pub(super) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
-}
-
 /// One hostname before anything is written.
 #[derive(Clone)]
 struct Host<'a> {
-    context: HostContext<'a>,
+    context: PlanContext<'a>,
     hostname: Hostname,
     zone: &'a ZoneSnapshot,
     own_records: Vec<&'a Record>,
@@ -86,12 +79,12 @@ impl<'a> HostRule<'a> {
 impl<'a> Host<'a> {
     /// Reads the state of `hostname`, which belongs to `zone`.
     fn of(
-        context: HostContext<'a>,
+        context: PlanContext<'a>,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
         registry_names: &'a [Box<str>],
     ) -> Self {
-        let snapshot = context.gate.snapshot;
+        let snapshot = context.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
@@ -136,7 +129,7 @@ impl<'a> Host<'a> {
     }
 
     fn snapshot(&self) -> &'a Snapshot {
-        self.context.gate.snapshot
+        self.context.snapshot
     }
 
     fn operator(&self) -> &'a OperatorSettings {
@@ -168,7 +161,7 @@ impl<'a> Host<'a> {
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
     fn is_dry_run(&self) -> bool {
-        self.context.gate.inputs.is_dry_run
+        self.context.inputs.is_dry_run
     }
 
     /// Our rules, and rules that become ours with the stamp.

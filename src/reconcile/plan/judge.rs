@@ -8,7 +8,7 @@ use std::mem;
 use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
-use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
+use crate::reconcile::access::gate::{AccessStep, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::place::OwnedHostPath;
 use crate::reconcile::access::relying::AccessRequests;
@@ -16,18 +16,18 @@ use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
-use crate::reconcile::plan_inputs::PlanInputs;
+use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
-pub(super) fn judged(name: &str, request: &mut HostRequest, gate: Gate<'_>) -> Vec<Wanted<Gated>> {
-    let (snapshot, entitled) = (gate.snapshot, entitled(name, request, gate.snapshot));
+pub(super) fn judged(name: &str, request: &mut HostRequest, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
+    let (snapshot, entitled) = (context.snapshot, entitled(name, request, context.snapshot));
     let judge = |publication, resource: Option<&str>| {
         check_entitled(entitled.as_ref(), resource, snapshot)?;
-        let gated = gate.pass(publication, resource)?;
-        check_not_refused(gated.publication(), gate.inputs)?;
+        let gated = context.gated(publication, resource)?;
+        check_not_refused(gated.publication(), context.inputs)?;
         // An old answer may hide a rule that relies on the application that the opening deletes.
         if let (AccessStep::Opening { .. }, Some(problem)) =
             (gated.access_step(), snapshot.old_answers.values().next())

@@ -3,13 +3,14 @@
 //! [`Host`] is the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
 
 use super::decide::{Decision, decide};
-use super::{Host, HostContext, writes};
+use super::{Host, writes};
 use crate::model::Hostname;
 use crate::reconcile::Note;
 use crate::reconcile::plan::host_plan::HostPlan;
 use crate::reconcile::plan::judge::judged;
 use crate::reconcile::plan::planned::Plan;
 use crate::reconcile::plan::request::{HostRequest, Withdrawn};
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
@@ -18,9 +19,9 @@ pub(in crate::reconcile::plan) fn plan_host(
     plan: &mut Plan,
     name: &str,
     mut request: HostRequest,
-    context: HostContext<'_>,
+    context: PlanContext<'_>,
 ) -> Option<HostPlan> {
-    let (snapshot, asking) = (context.gate.snapshot, request.resource());
+    let (snapshot, asking) = (context.snapshot, request.resource());
     let refused = |reason| Refusal::whole(name.into(), asking.clone(), reason);
     if !snapshot.operator().filter.matches(name) {
         plan.refusals.push(refused(Reason::OutsideFilter));
@@ -31,7 +32,7 @@ pub(in crate::reconcile::plan) fn plan_host(
         plan.refusals.extend(mistakes(name, &request));
         return None;
     };
-    let mut wanted = judged(name, &mut request, context.gate);
+    let mut wanted = judged(name, &mut request, context);
     let Some(zone) = snapshot.zone_of(name) else {
         plan.refusals.push(refused(Reason::NoZone));
         return None;

@@ -67,7 +67,7 @@ impl<'a, 'w> Change<'a, 'w> {
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, host: &Host<'_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
-            (Some(target), _) => host.context.gate.inputs.unready.get(target).cloned().unwrap_or_else(|| {
+            (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
                     "the webhook creates the hostname's rules in tunnel {target} first; a later loop points the record to \
                      that tunnel, once its connectors serve the rules"
@@ -173,9 +173,7 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
         // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
         Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(target) if is_in_place && !host.context.gate.inputs.unready.contains_key(target) => {
-            Repoint::InStamp
-        }
+        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
         Some(_) => Repoint::Later,
     }
 }
@@ -240,7 +238,7 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
 fn hides_wildcard(host: &Host<'_>) -> bool {
     let is_bare = host.claimed_rules().next().is_none()
         && !host.claims_record_only()
-        && host.context.gate.inputs.new_records.contains(host.name());
+        && host.context.inputs.new_records.contains(host.name());
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
