@@ -1,7 +1,7 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
 //! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use log::Level;
@@ -46,17 +46,8 @@ pub(super) struct LastLoop {
 pub(super) struct Wildcards {
     /// The wildcards of the last adjustment.
     pub(super) unasked: Vec<UnaskedWildcard>,
-    logged: Vec<LoggedWildcard>,
-}
-
-/// A wildcard with a log line. Times are in seconds since 1970.
-#[derive(Debug)]
-struct LoggedWildcard {
-    /// The hostname and `is_published`.
-    wildcard: (Box<str>, bool),
-    logged_at: i64,
-    /// The wildcard was last sent unasked at this time.
-    sent_at: i64,
+    /// By hostname and `is_published`: the times of the log line and of the last endpoint, in seconds since 1970.
+    logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
 }
 
 /// The result of the last request of changes. Hostnames are fingerprints.
@@ -151,13 +142,13 @@ impl Wildcards {
     fn new_lines(&mut self, unasked: &[UnaskedWildcard], now: i64) -> Vec<(Level, LogLine)> {
         let mut lines = Vec::new();
         self.unasked = unasked.to_vec();
-        self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX_SECONDS);
+        self.logged.retain(|_, (_, sent_at)| now - *sent_at < WILDCARD_ABSENT_MAX_SECONDS);
         for UnaskedWildcard { note, is_published } in unasked {
             let wildcard = (note.hostname.clone(), *is_published);
-            if let Some(known) = self.logged.iter_mut().find(|one| one.wildcard == wildcard) {
-                known.sent_at = now;
+            if let Some((_, sent_at)) = self.logged.get_mut(&wildcard) {
+                *sent_at = now;
             } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
-                self.logged.push(LoggedWildcard { wildcard, logged_at: now, sent_at: now });
+                self.logged.insert(wildcard, (now, now));
                 let level = if *is_published { Level::Warn } else { Level::Info };
                 lines.push((level, note.line()));
             }
@@ -167,9 +158,7 @@ impl Wildcards {
 
     /// The time at which the wildcard was logged.
     pub(super) fn since(&self, UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> Option<i64> {
-        let wildcard = (note.hostname.clone(), *is_published);
-        let known = self.logged.iter().find(|one| one.wildcard == wildcard);
-        known.map(|known| known.logged_at)
+        self.logged.get(&(note.hostname.clone(), *is_published)).map(|(logged_at, _)| *logged_at)
     }
 }
 
