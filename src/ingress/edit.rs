@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::hosts::HostIndex;
-use super::order::{HostPath, MarkedRule, NearbyRules, Placement, insert};
+use super::order::{HostPath, MarkedRule, NearbyRules, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::label_values::label_values;
 use crate::model::hostname::Hostname;
@@ -183,12 +183,9 @@ impl<'a> MarkedRules<'a> {
     pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
-        let placement =
-            near.placement(scope).filter(|_| self.list.get(present).is_some_and(|slot| slot.is_own));
-        placement.is_some_and(|placement| {
-            let refusal = check_no_equivalent(&near, scope);
-            refusal.and_then(|()| check_logins(&near, scope, Some(&placement))).is_ok()
-        })
+        self.list.get(present).is_some_and(|slot| slot.is_own)
+            && near.placement(scope).is_some()
+            && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope)).is_ok()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
@@ -212,14 +209,13 @@ impl<'a> MarkedRules<'a> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
         let covered = present.and_then(|_| check_no_equivalent(&near, scope));
-        covered.and_then(|()| check_logins(&near, scope, near.placement(scope).as_ref())).err()
+        covered.and_then(|()| check_logins(&near, scope)).err()
     }
 
     /// Our rules that a put for this hostname and path moves behind a foreign rule, each with the foreign rule that
     /// takes requests of it.
     pub fn losing(&self, hostname: &Hostname, path: Option<&str>) -> Vec<(&Rule, &Rule)> {
-        let near = self.near(hostname);
-        near.losing(near.placement(HostPath::new(hostname, path)).as_ref()).collect()
+        self.near(hostname).losing(HostPath::new(hostname, path))
     }
 
     /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests.
@@ -268,13 +264,9 @@ fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Resul
 
 /// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
 /// of the same hostname may be changed or removed in the same request.
-fn check_logins(
-    near: &NearbyRules<'_, '_>,
-    scope: HostPath<'_>,
-    placement: Option<&Placement>,
-) -> Result<(), String> {
+fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
-    match near.losing(placement).find(|(own, _)| is_kept(own)) {
+    match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
             "the rule for {}, which requires a login, would have to move behind the foreign rule for {}, which \
              would take its requests: remove the foreign rule, or narrow it by its path",
@@ -290,8 +282,7 @@ fn check_logins(
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let scope = HostPath::wanted(wanted);
     let near = NearbyRules::new(list, hosts, &wanted.hostname);
-    let placement = near.placement(scope);
-    check_logins(&near, scope, placement.as_ref())?;
+    check_logins(&near, scope)?;
     let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
     let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
     let rule = match slot {
@@ -299,7 +290,7 @@ fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRul
         Some(slot) => Cow::Owned(slot.rule.with(wanted)),
         None => Cow::Owned(Rule::wanted(wanted)),
     };
-    let slot = MarkedRule::new(rule, true);
+    let (placement, slot) = (near.placement(scope), MarkedRule::new(rule, true));
     match (present, placement) {
         (Some(present), None) => {
             list.splice(present..=present, [slot]);

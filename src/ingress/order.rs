@@ -120,9 +120,6 @@ impl<'a> HostPath<'a> {
 /// The number of labels of a wildcard, with an exact hostname as the deepest; then the path; then the bytes.
 pub(super) type Key<'a> = (Reverse<usize>, PathRank, HostPath<'a>);
 
-/// The position of a rule of ours, and the positions of our rules that move there too.
-pub(super) type Placement = (usize, Vec<usize>);
-
 /// The rules of a list that may share hosts with a hostname.
 #[derive(Clone, Debug)]
 pub(super) struct NearbyRules<'l, 'a> {
@@ -161,8 +158,9 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         self.first(usize::MAX, |_, slot| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule))
     }
 
-    /// The placement by which a put writes our rule for `scope`; `None` if the present rule stays.
-    pub(super) fn placement(&self, scope: HostPath<'_>) -> Option<Placement> {
+    /// The position to which a put writes our rule for `scope`, and the positions of our rules that move there too.
+    /// `None` if the present rule stays.
+    pub(super) fn placement(&self, scope: HostPath<'_>) -> Option<(usize, Vec<usize>)> {
         let live = self.live(scope);
         if live.is_some_and(|position| !self.is_misplaced(position, scope)) {
             return None;
@@ -204,14 +202,18 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         self.first(end, is_limit).unwrap_or(end)
     }
 
-    /// Our rules that a placement moves behind a foreign rule, each with the foreign rule that takes requests of it.
-    pub(super) fn losing(&self, placement: Option<&Placement>) -> impl Iterator<Item = (&'l Rule, &'l Rule)> {
-        let moved =
-            placement.into_iter().flat_map(|(position, moved)| moved.iter().map(|index| (*position, *index)));
-        let losing = moved.filter(|(position, index)| index < position);
-        losing.filter_map(|(position, index)| {
-            Some((&*self.list.get(index)?.rule, self.passed(index, position)?))
-        })
+    /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
+    /// of it.
+    pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
+        let key = scope.key();
+        // Most lists have no wider rule of ours, and a placement looks at the whole list.
+        let has_wider = self.slots().any(|(_, slot)| slot.is_own && slot.key() > key);
+        let placement = has_wider.then(|| self.placement(scope)).flatten();
+        let Some((position, moved)) = placement else { return Vec::new() };
+        let losing = moved.into_iter().filter(|index| *index < position);
+        losing
+            .filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, position)?)))
+            .collect()
     }
 
     /// The first foreign rule between `index` and `position` that may share requests with our rule at `index`.
@@ -262,7 +264,7 @@ pub(super) fn insert<'a>(
     list: &mut Vec<MarkedRule<'a>>,
     present: Option<usize>,
     slot: MarkedRule<'a>,
-    (position, moved): Placement,
+    (position, moved): (usize, Vec<usize>),
 ) {
     let left = list.drain(..).enumerate().filter(|(index, _)| Some(*index) != present);
     let (mut group, mut others): (Vec<_>, Vec<_>) = left.partition(|(index, _)| moved.contains(index));
