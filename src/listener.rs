@@ -1,4 +1,5 @@
-//! The code that both listeners share: it opens sockets, sets their options, and reads the path of a request's target.
+//! The code that both listeners share: it opens sockets, sets their options, reads the path of a request's target, and
+//! has the form of an answer.
 //!
 //! On Linux, accepted connections inherit the options of their listening socket. That is the only way to set them for
 //! the API port's connections, because its server has no setting for any of them.
@@ -31,7 +32,7 @@ const KEEP_ALIVE_PROBES: u32 = 4;
 const LISTEN_BACKLOG: i32 = 1024;
 
 /// Opens a listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let everything = address.is_ipv6() && address.ip().is_unspecified();
     match open(address) {
         Err(error) if everything && is_unavailable(&error) => {
@@ -84,6 +85,22 @@ pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Durati
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(API_UNACKNOWLEDGED_MAX))?;
     Ok(())
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    /// The value of `Content-Type`: a constant, so that nothing of a request can get into a header. Empty without a
+    /// body.
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub fn text(status: u16, line: &str) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
+    }
 }
 
 /// The path of a request target, without its query. Nothing is decoded, because no path of ours needs it.

@@ -11,6 +11,7 @@ use log::{info, warn};
 use crate::clock::{Clock, SystemClock};
 use crate::cloudflare::Client;
 use crate::config::Config;
+use crate::listener;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::observe::responder::{self, RunningResponder};
@@ -92,9 +93,9 @@ impl Running {
             ..ServerSettings::new(addresses.clone())
         };
         let api = server::bind(settings).map_err(|error| unbound(&addresses, &error, "SERVER"))?;
-        let observation = responder::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
+        let observation = listener::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
-        let metrics_address = observation.address;
+        let metrics_address = observation.local_addr().map_err(refused)?;
         info!(api:% = listed(&api_addresses), metrics:% = metrics_address; "listening");
 
         let health = Arc::new(Health::default());
@@ -104,18 +105,14 @@ impl Running {
         let provider =
             Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), Arc::clone(&metrics));
         let provider = Arc::new(provider);
-        let scrape = {
-            let provider = Arc::clone(&provider);
-            move || provider.scrape()
+        let observed = Arc::clone(&provider);
+        let routes = move |path: &str, is_command: bool| {
+            let status = || routes::status_route(path, |hostname| observed.status(hostname));
+            let other = || routes::route(path, &health, || observed.scrape());
+            is_command.then(status).flatten().or_else(other)
         };
-        let routes = {
-            let provider = Arc::clone(&provider);
-            move |path: &str, is_command: bool| {
-                let status = || routes::status_route(path, |hostname| provider.status(hostname));
-                is_command.then(status).flatten().or_else(|| routes::route(path, &health, &scrape))
-            }
-        };
-        let observation = observation.serve(Arc::new(routes), Arc::clone(&clock)).map_err(refused)?;
+        let observation =
+            responder::serve(observation, Arc::new(routes), Arc::clone(&clock)).map_err(refused)?;
         let api = api.serve(Arc::clone(&provider) as _, clock, shutdown.clone()).map_err(refused)?;
         let ending = Arc::new(AtomicBool::new(false));
         provider.watch(Arc::clone(&ending), shutdown).map_err(refused)?;

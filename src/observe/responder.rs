@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::listener::{self, path_of, reached};
+use crate::listener::{Response, path_of, reached};
 use crate::observe::status::{is_of_command, is_same_pod};
 
 /// Open connections of the metrics port. One more replaces the oldest.
@@ -47,25 +47,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// The pause after a failed `accept`. File descriptors become free in time, and trying at once would not free any.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answer of a route.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    pub status: u16,
-    /// The value of `Content-Type`: a constant, so that nothing of a request can get into a header.
-    pub content_type: &'static str,
-    pub body: Vec<u8>,
-}
-
 /// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. The flag is true if a
 /// command of this program asks, from the same pod. It must not block the responder's only thread.
 pub type Routes = dyn Fn(&str, bool) -> Option<Response> + Send + Sync;
-
-/// A listening socket without a server yet.
-#[derive(Debug)]
-pub struct BoundResponder {
-    listener: TcpListener,
-    pub address: SocketAddr,
-}
 
 /// A running responder. Dropping it does not stop it.
 #[derive(Debug)]
@@ -75,29 +59,20 @@ pub struct RunningResponder {
     thread: JoinHandle<()>,
 }
 
-/// Opens the listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
-pub fn bind(address: SocketAddr) -> io::Result<BoundResponder> {
-    let listener = listener::bind(address)?;
-    Ok(BoundResponder { address: listener.local_addr()?, listener })
-}
-
-impl BoundResponder {
-    /// Starts to answer requests, in a thread of its own, until [`RunningResponder::stop`].
-    pub fn serve(self, routes: Arc<Routes>, clock: Arc<dyn Clock>) -> io::Result<RunningResponder> {
-        let stopping = Arc::new(AtomicBool::new(false));
-        let responder = Responder {
-            listener: self.listener,
-            routes,
-            clock,
-            stopping: Arc::clone(&stopping),
-            failing: false,
-        };
-        let thread = thread::Builder::new()
-            .name("observe".to_owned())
-            .stack_size(limits::LISTENER_STACK_BYTES)
-            .spawn(move || responder.run())?;
-        Ok(RunningResponder { address: self.address, stopping, thread })
-    }
+/// Starts to answer requests, in a thread of its own, until [`RunningResponder::stop`].
+pub fn serve(
+    listener: TcpListener,
+    routes: Arc<Routes>,
+    clock: Arc<dyn Clock>,
+) -> io::Result<RunningResponder> {
+    let address = listener.local_addr()?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    let responder = Responder { listener, routes, clock, stopping: Arc::clone(&stopping), failing: false };
+    let thread = thread::Builder::new()
+        .name("observe".to_owned())
+        .stack_size(limits::LISTENER_STACK_BYTES)
+        .spawn(move || responder.run())?;
+    Ok(RunningResponder { address, stopping, thread })
 }
 
 impl RunningResponder {
@@ -278,7 +253,7 @@ impl Connection {
     fn give_up(&mut self, now: Instant) -> Progress {
         match &self.phase {
             Phase::Head(head) if !head.is_empty() => {
-                let answer = plain(408, "the request took too long");
+                let answer = Response::text(408, "the request took too long");
                 self.answer(now, render(&answer, false));
                 Progress::Made
             }
@@ -309,32 +284,28 @@ fn respond(head: &[u8], is_same_pod: bool, routes: &Routes) -> Option<Vec<u8>> {
     let (answer, is_head) = match request.parse(head) {
         Ok(httparse::Status::Partial) if head.len() < HEAD_MAX_BYTES => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            (plain(431, "the request's head is too large"), false)
+            (Response::text(431, "the request's head is too large"), false)
         }
         Ok(httparse::Status::Complete(_)) => {
             let method = request.method.unwrap_or_default();
             let is_command = is_same_pod && is_of_command(request.headers);
             let found = find(routes, path_of(request.path.unwrap_or_default()), is_command);
             let is_allowed = ["GET", "HEAD"].contains(&method) || found.status == 404;
-            let answer = if is_allowed { found } else { plain(405, "method not allowed") };
+            let answer = if is_allowed { found } else { Response::text(405, "method not allowed") };
             (answer, method == "HEAD")
         }
         Err(httparse::Error::Version) => {
-            (plain(505, "the webhook supports only HTTP/1.0 and HTTP/1.1"), false)
+            (Response::text(505, "the webhook supports only HTTP/1.0 and HTTP/1.1"), false)
         }
-        Err(_) => (plain(400, "malformed request"), false),
+        Err(_) => (Response::text(400, "malformed request"), false),
     };
     Some(render(&answer, is_head))
 }
 
 fn find(routes: &Routes, path: &str, is_command: bool) -> Response {
     panic::catch_unwind(AssertUnwindSafe(|| routes(path, is_command)))
-        .unwrap_or_else(|_| Some(plain(500, "internal error")))
-        .unwrap_or_else(|| plain(404, "not found"))
-}
-
-fn plain(status: u16, line: &str) -> Response {
-    Response { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
+        .unwrap_or_else(|_| Some(Response::text(500, "internal error")))
+        .unwrap_or_else(|| Response::text(404, "not found"))
 }
 
 /// The bytes of an answer, without its body if the request was HEAD. The reason phrase may be empty, because the status
@@ -358,8 +329,8 @@ mod tests {
 
     fn routes(path: &str, is_command: bool) -> Option<Response> {
         match path {
-            "/status" if is_command => Some(plain(200, "ok")),
-            "/healthz" => Some(plain(200, "ok")),
+            "/status" if is_command => Some(Response::text(200, "ok")),
+            "/healthz" => Some(Response::text(200, "ok")),
             "/panics" => panic!("a route that is broken"),
             _ => None,
         }

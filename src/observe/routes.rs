@@ -3,8 +3,8 @@
 use miniserde::{Serialize, json};
 
 use super::health::{Health, ReadinessProblem};
-use super::responder::Response;
 use super::status::Status;
+use crate::listener::Response;
 use crate::model::text::percent_decoded;
 
 const JSON: &str = "application/json";

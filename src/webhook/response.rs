@@ -1,27 +1,11 @@
-//! The answer to a request, without sockets.
+//! The body of an answer, without sockets.
 
 use std::io::{self, Write};
 
 use super::Failure;
 use crate::limits;
+use crate::listener::Response;
 use crate::model::endpoint::Endpoint;
-
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
-
-/// An answer. The header's value is a constant, so that nothing of a request can get into it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Response {
-    pub status: u16,
-    /// The value of `Content-Type`; `None` without a body.
-    pub content_type: Option<&'static str>,
-    pub body: Vec<u8>,
-}
-
-impl Response {
-    pub fn text(status: u16, line: &str) -> Self {
-        Self { status, content_type: Some(TEXT), body: format!("{line}\n").into_bytes() }
-    }
-}
 
 impl From<Failure> for Response {
     fn from(failure: Failure) -> Self {

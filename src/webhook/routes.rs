@@ -6,11 +6,11 @@
 //! with a GET, and take the answer to the GET for the answer to the POST.
 
 use super::body::Body;
-use super::response::{Response, json};
+use super::response::json;
 use super::{Failure, Handler};
 use crate::clock::Deadline;
 use crate::label_values::label_values;
-use crate::listener::path_of;
+use crate::listener::{Response, path_of};
 
 /// The label of requests that ask for none of the operations.
 pub const NO_ROUTE: &str = "other";
@@ -123,10 +123,10 @@ impl Route {
             }
             Self::ApplyChanges => {
                 handler.apply_changes(body, deadline)?;
-                return Ok(Response { status: 204, content_type: None, body: Vec::new() });
+                return Ok(Response { status: 204, content_type: "", body: Vec::new() });
             }
         };
-        Ok(Response { status: 200, content_type: Some(MEDIA_TYPE), body })
+        Ok(Response { status: 200, content_type: MEDIA_TYPE, body })
     }
 }
 
@@ -135,11 +135,12 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use super::super::response::TEXT;
     use super::{MEDIA_TYPE as WEBHOOK, *};
     use crate::clock::SystemClock;
     use crate::limits;
     use crate::model::endpoint::{Changes, Endpoint};
+
+    const TEXT: &str = "text/plain; charset=utf-8";
 
     /// Returns what it is asked.
     #[derive(Default)]
@@ -201,21 +202,21 @@ mod tests {
     #[test]
     fn each_route_answers_with_its_status_and_media_type() {
         for (method, target, content_type, body, status, answer_type, answer_body) in [
-            ("GET", "/", "", "", 200, Some(WEBHOOK), r#"{"include":["example.com"]}"#),
-            ("GET", "/records", "", "", 200, Some(WEBHOOK), "[]"),
-            ("POST", "/adjustendpoints", WEBHOOK, "[]\n", 200, Some(WEBHOOK), "[]"),
-            ("POST", "/adjustendpoints", WEBHOOK, "null\n", 200, Some(WEBHOOK), "[]"),
+            ("GET", "/", "", "", 200, WEBHOOK, r#"{"include":["example.com"]}"#),
+            ("GET", "/records", "", "", 200, WEBHOOK, "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, "[]\n", 200, WEBHOOK, "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, "null\n", 200, WEBHOOK, "[]"),
             (
                 "POST",
                 "/adjustendpoints",
                 "Application/External.DNS.Webhook+JSON; version=1",
                 r#"[{"dnsName":"a.example.com","targets":null}]"#,
                 200,
-                Some(WEBHOOK),
+                WEBHOOK,
                 r#"[{"dnsName":"a.example.com"}]"#,
             ),
-            ("POST", "/records", WEBHOOK, "{}", 204, None, ""),
-            ("GET", "/healthz", "", "", 200, Some(TEXT), "ok\n"),
+            ("POST", "/records", WEBHOOK, "{}", 204, "", ""),
+            ("GET", "/healthz", "", "", 200, TEXT, "ok\n"),
         ] {
             let answer = ask(&Echo::default(), &head(method, target, content_type), body);
             let label = format!("{method} {target} {body}");
@@ -240,7 +241,7 @@ mod tests {
         ] {
             let label = format!("{method} {target} {content_type}");
             let answer = accept(&head(method, target, content_type)).expect_err(&label);
-            assert_eq!((answer.status, answer.content_type), (status, Some(TEXT)), "{label}");
+            assert_eq!((answer.status, answer.content_type), (status, TEXT), "{label}");
         }
         let twice = Head { content_type: vec![WEBHOOK, WEBHOOK], ..head("POST", "/records", "") };
         assert_eq!(accept(&twice).map_err(|answer| answer.status), Err(415));

@@ -24,12 +24,11 @@ use tiny_http::{Header, Request, StatusCode};
 use super::body::Body;
 use super::permit::{HeldPermit, LargeBodyPermit};
 use super::pool::Pool;
-use super::response::Response;
 use super::routes::{self, Head};
 use super::{Failure, Handler};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
-use crate::listener;
+use crate::listener::{self, Response};
 use crate::logging;
 use crate::model::LogLine;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
@@ -440,8 +439,9 @@ fn refuse(text: &str) -> Failure {
 fn respond(request: Request, answer: Response) -> io::Result<()> {
     let Response { status, content_type, body } = answer;
     // All values are constants, because tiny_http does not check them for line ends.
-    let headers = [("Server", Some(env!("CARGO_PKG_NAME"))), ("Content-Type", content_type)];
-    let headers = headers.into_iter().filter_map(|(name, value)| Header::from_bytes(name, value?).ok());
+    let headers = [("Server", env!("CARGO_PKG_NAME")), ("Content-Type", content_type)];
+    let headers = headers.into_iter().filter(|(_, value)| !value.is_empty());
+    let headers = headers.filter_map(|(name, value)| Header::from_bytes(name, value).ok());
     let length = body.len();
     request.respond(
         tiny_http::Response::new(

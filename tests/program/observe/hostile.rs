@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response, RunningResponder};
+use external_dns_cloudflare_tunnel_webhook::listener::{self, Response};
+use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, RunningResponder};
 use socket2::SockRef;
 use test_support::clock::ManualClock;
 use test_support::log::Log;
@@ -27,14 +28,14 @@ fn start() -> (SocketAddr, RunningResponder) {
 }
 
 fn start_by(clock: Arc<ManualClock>) -> (SocketAddr, RunningResponder) {
-    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.address;
+    let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
     let routes = |path: &str, _: bool| match path {
         "/healthz" => Some(Response { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
         "/large" => Some(Response { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),
         _ => None,
     };
-    let running = bound.serve(Arc::new(routes), Log::default().marking(clock)).unwrap();
+    let running = responder::serve(listener, Arc::new(routes), Log::default().marking(clock)).unwrap();
     (address, running)
 }
 

@@ -9,8 +9,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use external_dns_cloudflare_tunnel_webhook::listener::{self, Response};
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
-use external_dns_cloudflare_tunnel_webhook::observe::responder::{self, Response};
+use external_dns_cloudflare_tunnel_webhook::observe::responder;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use test_support::log::system_clock;
 use test_support::raw_http::Client;
@@ -18,15 +19,15 @@ use test_support::raw_http::Client;
 #[test]
 fn readiness_follows_what_is_known() {
     let health = Arc::new(Health::default());
-    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.address;
+    let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
     let known = Arc::clone(&health);
-    let running = bound
-        .serve(
-            Arc::new(move |path: &str, _: bool| route(path, &known, || "up 1\n".to_owned())),
-            system_clock(),
-        )
-        .unwrap();
+    let running = responder::serve(
+        listener,
+        Arc::new(move |path: &str, _: bool| route(path, &known, || "up 1\n".to_owned())),
+        system_clock(),
+    )
+    .unwrap();
 
     assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
     let missing = Client::connect(address).get("/readyz");
@@ -43,8 +44,8 @@ fn readiness_follows_what_is_known() {
 #[test]
 fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     const LENGTH: usize = 4 << 20;
-    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.address;
+    let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
     let routes = |path: &str, _: bool| {
         (path == "/metrics").then(|| Response {
             status: 200,
@@ -52,7 +53,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
             body: vec![b'x'; LENGTH],
         })
     };
-    let _running = bound.serve(Arc::new(routes), system_clock()).unwrap();
+    let _running = responder::serve(listener, Arc::new(routes), system_clock()).unwrap();
 
     let mut client = Client::connect(address);
     // An unwanted body, and another request, must not reset the connection under the first answer.
@@ -75,12 +76,15 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
 
 #[test]
 fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
-    let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.address;
+    let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
     let health = Health::default();
-    let _running = bound
-        .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())
-        .unwrap();
+    let _running = responder::serve(
+        listener,
+        Arc::new(move |path: &str, _: bool| route(path, &health, String::new)),
+        system_clock(),
+    )
+    .unwrap();
     let mut client = Client::connect(address);
     for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
         client.send([byte]);
@@ -92,13 +96,16 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
 
 #[test]
 fn the_unspecified_address_takes_both_families() {
-    let bound = responder::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
-    let port = bound.address.port();
-    let has_ipv6 = bound.address.is_ipv6();
+    let listener = listener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (port, has_ipv6) = (address.port(), address.is_ipv6());
     let health = Health::default();
-    let running = bound
-        .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())
-        .unwrap();
+    let running = responder::serve(
+        listener,
+        Arc::new(move |path: &str, _: bool| route(path, &health, String::new)),
+        system_clock(),
+    )
+    .unwrap();
     assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
     if has_ipv6 {
         assert_eq!(
