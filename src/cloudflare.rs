@@ -32,5 +32,5 @@ pub use error_class::ApiResource;
 pub use record::{Batch, WrittenRecord};
 pub use settings::{ClientSettings, Credentials};
 pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM};
-pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};
+pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, roots};
 pub use tunnel::{Connector, Tunnel, is_name_taken};

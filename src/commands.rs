@@ -64,16 +64,8 @@ impl Report {
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure. `say` gets each row as soon as it is known; the report has the text below the rows.
-///
-/// # Errors
-/// When the client cannot be made.
-pub fn check(
-    config: Config,
-    clock: Arc<dyn Clock>,
-    layout: Layout,
-    say: &mut dyn FnMut(&str),
-) -> Result<Report, String> {
-    let client = client(&config, &clock)?;
+pub fn check(config: Config, clock: Arc<dyn Clock>, layout: Layout, say: &mut dyn FnMut(&str)) -> Report {
+    let client = client(&config, &clock);
     let (mut findings, mut links) = (Vec::new(), Vec::new());
     check::check(&client, &*clock, &config, &mut |finding| {
         if layout != Layout::Json {
@@ -81,16 +73,16 @@ pub fn check(
         }
         findings.push(finding);
     });
-    Ok(finding::report(&findings, layout, &links))
+    finding::report(&findings, layout, &links)
 }
 
 /// Shows everything in scope at Cloudflare, ours or not.
 ///
 /// # Errors
-/// When the client cannot be made, or Cloudflare cannot be read.
+/// When Cloudflare cannot be read.
 pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Arc::new(client(&config, &clock)?);
+    let client = Arc::new(client(&config, &clock));
     let snapshot = list::read(&client, clock, &config.provider, deadline)?;
     Ok(match arguments.form {
         Some(_) => list::objects(&snapshot, arguments.namespace.as_deref()),
@@ -104,7 +96,7 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Res
 /// there.
 ///
 /// # Errors
-/// When the client cannot be made, or when anything about the tunnel, its token or the file is in doubt.
+/// When anything about the tunnel, its token or the file is in doubt.
 pub fn tunnel(
     config: Config,
     clock: Arc<dyn Clock>,
@@ -112,7 +104,7 @@ pub fn tunnel(
     json: bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Report, String> {
-    let client = client(&config, &clock)?;
+    let client = client(&config, &clock);
     loop {
         let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
         let not_created = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
@@ -126,9 +118,9 @@ pub fn tunnel(
 }
 
 /// The client of a command. It logs calls only on request, because the report already says what an operator needs.
-fn client(config: &Config, clock: &Arc<dyn Clock>) -> Result<Client, String> {
+fn client(config: &Config, clock: &Arc<dyn Clock>) -> Client {
     if config.log_level >= LevelFilter::Debug {
         logging::start(config.log_level, config.log_format);
     }
-    Client::new(config.client.clone(), Arc::clone(clock)).map_err(|error| error.to_string())
+    Client::new(config.client.clone(), Arc::clone(clock))
 }

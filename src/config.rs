@@ -155,8 +155,8 @@ impl Config {
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
         reader.refuse_misplaced(credentials.as_ref());
-        let (base_url, proxy) = reader.api_base_url();
-        let ca_file = reader.ca_file();
+        let base_url = reader.api_base_url();
+        let roots = reader.roots();
         let api_addresses = reader.api_addresses();
         let metrics_address = reader.metrics_address();
         let own_addresses = [&api_addresses[..], &[metrics_address]].concat();
@@ -198,13 +198,15 @@ impl Config {
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
         let Reader { credential_variable, credential_file, mut mistakes, warnings, .. } = reader;
-        let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
+        let (Some(credentials), Some((base_url, proxy)), Some(roots), []) =
+            (credentials, base_url, roots, &*mistakes)
+        else {
             // A warning may show that a missing setting was given under a wrong name.
             mistakes.extend(warnings);
             return Err(mistakes);
         };
         Ok(Self {
-            client: ClientSettings { base_url, credentials, credential_file, ca_file, proxy },
+            client: ClientSettings { base_url, credentials, credential_file, roots, proxy },
             credential_variable,
             provider,
             request_timeout,

@@ -74,8 +74,8 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::Check => {
             let mut unprinted = None;
             let say = &mut |row: &str| unprinted = unprinted.take().or_else(|| print(row).err());
-            let report = commands::check(config()?, clock, layout, say).map_err(failed);
-            unprinted.map_or(report, Err)
+            let report = commands::check(config()?, clock, layout, say);
+            unprinted.map_or(Ok(report), Err)
         }
         Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {

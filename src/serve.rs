@@ -72,7 +72,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// When a port cannot be bound, a thread cannot be started, or a setting of the client is invalid.
+    /// When a port cannot be bound, or a thread cannot be started.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, String> {
         let version = env!("CARGO_PKG_VERSION");
         let credential = config.credential_variable;
@@ -101,7 +101,7 @@ impl Running {
         let health = Arc::new(Health::default());
         // The kernel has chosen a port for each setting of port 0.
         provider.operator.own_addresses = api_addresses.iter().copied().chain([metrics_address]).collect();
-        let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
+        let client = Client::new(client, Arc::clone(&clock)).with_metrics(Arc::clone(&metrics));
         let provider =
             Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), Arc::clone(&metrics));
         let provider = Arc::new(provider);

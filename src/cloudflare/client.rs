@@ -67,11 +67,11 @@ impl Drop for WriteReserve<'_> {
 
 impl Client {
     /// Makes a client. Nothing is sent yet.
-    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
-        let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
+    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Self {
+        let transport = HttpTransport::new(&settings, Arc::clone(&clock));
         let credential_file = settings.credential_file.map(|path| Mutex::new(CredentialFile::new(path)));
         let client = Self::with_transport(Box::new(transport), settings.credentials, clock);
-        Ok(Self { credential_file, ..client })
+        Self { credential_file, ..client }
     }
 
     pub(super) fn with_transport(

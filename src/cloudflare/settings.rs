@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use rustls::RootCertStore;
+
+use super::transport::BaseUrl;
 use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
@@ -11,12 +14,12 @@ pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("C
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// The API's address: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
-    pub base_url: String,
+    pub base_url: BaseUrl,
     pub credentials: Credentials,
     /// The file from which the secret of the credentials was read, if any. The client follows its changes.
     pub credential_file: Option<PathBuf>,
-    /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
-    pub ca_file: Option<Vec<u8>>,
+    /// The trusted certificate authorities.
+    pub roots: RootCertStore,
     pub proxy: Option<Proxy>,
 }
 

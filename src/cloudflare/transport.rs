@@ -31,6 +31,7 @@ use crate::limits::{
 pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::Proxy;
+pub use self::trust::roots;
 pub(super) use ureq::http::Method;
 
 /// The part of an answer that is read before it needs one of `LARGE_RESPONSES_MAX` permits: some 150 records.
@@ -81,21 +82,14 @@ pub(super) struct HttpTransport {
 }
 
 impl HttpTransport {
-    pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
+    pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Self {
         Self::with_resolver(settings, CachingResolver::new(Arc::clone(&clock)), clock)
     }
 
-    fn with_resolver(
-        settings: &ClientSettings,
-        resolver: CachingResolver,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, &'static str> {
-        let base = BaseUrl::parse(&settings.base_url)?;
-        let roots = trust::roots(settings.ca_file.as_deref())?;
-        let tls = TlsConnector::new(roots, resolver.clone());
-        let agent = agent(&base, settings, tls, resolver.clone());
+    fn with_resolver(settings: &ClientSettings, resolver: CachingResolver, clock: Arc<dyn Clock>) -> Self {
+        let agent = agent(settings, resolver.clone());
         let permits = ResponsePermits::new(LARGE_RESPONSES_MAX);
-        Ok(Self { base: base.text, agent, resolver, permits, clock })
+        Self { base: settings.base_url.text.clone(), agent, resolver, permits, clock }
     }
 
     fn send_once(&self, request: &Request<'_>) -> Result<Response, TransportError> {
@@ -135,20 +129,13 @@ impl Transport for HttpTransport {
     }
 }
 
-/// Checks the contents of [`ClientSettings::ca_file`].
-///
-/// # Errors
-/// When they are not PEM, or hold no certificate that can be read.
-pub fn check_authorities(pem: &[u8]) -> Result<(), &'static str> {
-    trust::roots(Some(pem)).map(drop)
-}
-
-fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver: CachingResolver) -> Agent {
+fn agent(settings: &ClientSettings, resolver: CachingResolver) -> Agent {
+    let tls = TlsConnector::new(settings.roots.clone(), resolver.clone());
     let config = Agent::config_builder()
         // Always set, because ureq would otherwise read the environment itself.
         .proxy(settings.proxy.clone().map(Proxy::into_inner))
         .http_status_as_error(false)
-        .https_only(base.is_https)
+        .https_only(settings.base_url.is_https)
         .max_redirects(0)
         .user_agent(USER_AGENT)
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
@@ -287,13 +274,13 @@ mod tests {
             Ok(vec![Ipv4Addr::LOCALHOST.into()])
         });
         let settings = ClientSettings {
-            base_url: format!("http://localhost:{port}"),
+            base_url: BaseUrl::parse(&format!("http://localhost:{port}")).unwrap(),
             credentials: token(TOKEN),
             credential_file: None,
-            ca_file: None,
+            roots: roots(None).unwrap(),
             proxy: None,
         };
-        (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)
+        (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()), lookups)
     }
 
     fn send(transport: &HttpTransport) -> Result<Response, TransportError> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use log::{Level, LevelFilter};
 use regex_lite::Regex;
+use rustls::RootCertStore;
 
 use super::proxy;
 use super::reader::Reader;
@@ -236,19 +237,19 @@ impl<'a> Reader<'a> {
     }
 
     /// The API's address, and the proxy to it.
-    pub(super) fn api_base_url(&mut self) -> (String, Option<Proxy>) {
+    pub(super) fn api_base_url(&mut self) -> Option<(BaseUrl, Option<Proxy>)> {
         let url = self.text("CF_API_BASE_URL").unwrap_or_default();
-        let mut proxy = None;
         match BaseUrl::parse(url) {
             Ok(target) => {
                 if !target.is_https && !target.is_loopback {
                     let given = quoted(url);
                     self.warnings.push(format!("CF_API_BASE_URL is {given}: the token is sent unencrypted"));
                 }
-                proxy = proxy::proxy(&target, self.variables).unwrap_or_else(|mistake| {
-                    self.mistakes.push(mistake);
-                    None
-                });
+                let proxy = proxy::proxy(&target, self.variables);
+                return proxy
+                    .map(|proxy| (target, proxy))
+                    .map_err(|mistake| self.mistakes.push(mistake))
+                    .ok();
             }
             // The URL may contain a password or a token, so it is not shown.
             Err(error) if url.contains(['@', '?', '#']) => {
@@ -256,15 +257,18 @@ impl<'a> Reader<'a> {
             }
             Err(error) => self.wrong("CF_API_BASE_URL", url, error),
         }
-        (url.to_owned(), proxy)
+        None
     }
 
-    pub(super) fn ca_file(&mut self) -> Option<Vec<u8>> {
+    /// The trusted certificate authorities; `None` after a mistake.
+    pub(super) fn roots(&mut self) -> Option<RootCertStore> {
+        if self.text("CF_CA_FILE").is_none() {
+            return cloudflare::roots(None).ok();
+        }
         self.parsed("CF_CA_FILE", |path| {
             let pem = regular_file::read(Path::new(path), CA_FILE_MAX_BYTES)
                 .map_err(|error| format!("it cannot be read: {error}"))?;
-            cloudflare::check_authorities(&pem).map_err(|error| format!("it is invalid: {error}"))?;
-            Ok::<_, String>(pem)
+            cloudflare::roots(Some(&pem)).map_err(|error| format!("it is invalid: {error}"))
         })
     }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{
+    BaseUrl, Client, ClientSettings, Credentials, roots,
+};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::clock::ManualClock;
 
@@ -78,12 +80,12 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
 }
 
 pub(crate) fn client_of(settings: ClientSettings) -> Client {
-    Client::new(settings, Arc::<ManualClock>::default()).unwrap()
+    Client::new(settings, Arc::<ManualClock>::default())
 }
 
 pub(crate) fn settings(base_url: &str, credentials: Credentials) -> ClientSettings {
-    let base_url = base_url.to_owned();
-    ClientSettings { base_url, credentials, credential_file: None, ca_file: None, proxy: None }
+    let base_url = BaseUrl::parse(base_url).unwrap();
+    ClientSettings { base_url, credentials, credential_file: None, roots: roots(None).unwrap(), proxy: None }
 }
 
 fn serve(mut stream: TcpStream, requests: &Mutex<Vec<String>>, behaviour: &Behaviour) {

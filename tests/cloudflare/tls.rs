@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    Client, ClientSettings, Credentials, Error, TransportErrorKind,
+    BaseUrl, Client, ClientSettings, Credentials, Error, TransportErrorKind, roots,
 };
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
@@ -95,13 +95,13 @@ pub(crate) fn any_config(certified: &Certified) -> Arc<ServerConfig> {
 
 pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
     let settings = ClientSettings {
-        base_url,
+        base_url: BaseUrl::parse(&base_url).expect("an address"),
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         credential_file: None,
-        ca_file: Some(authorities),
+        roots: roots(Some(&authorities)).unwrap(),
         proxy: None,
     };
-    Client::new(settings, Arc::new(SystemClock)).unwrap()
+    Client::new(settings, Arc::new(SystemClock))
 }
 
 fn read(server: &TlsServer, authority: &Certified) -> Result<(), Error> {

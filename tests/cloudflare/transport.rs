@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    Batch, Client, ClientSettings, Credentials, Error, Proxy, TransportErrorKind,
+    BaseUrl, Batch, Client, ClientSettings, Credentials, Error, Proxy, TransportErrorKind, roots,
 };
 use external_dns_cloudflare_tunnel_webhook::limits::API_RESPONSE_MAX_BYTES;
 use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, TunnelId, ZoneId};
@@ -322,13 +322,13 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
         _ => ok(number, stream),
     });
     let settings = ClientSettings {
-        base_url: "http://api.invalid".to_owned(),
+        base_url: BaseUrl::parse("http://api.invalid").unwrap(),
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         credential_file: None,
-        ca_file: None,
+        roots: roots(None).unwrap(),
         proxy: Some(Proxy::parse(&format!("http://jo:hunter%402@{}", proxy.address)).unwrap()),
     };
-    let client = Client::new(settings, Arc::new(SystemClock)).unwrap();
+    let client = Client::new(settings, Arc::new(SystemClock));
     assert_eq!(read(&client, 5000), Ok(0));
     let [connect, read] = &proxy.requests()[..] else {
         panic!("{:?}", proxy.requests());

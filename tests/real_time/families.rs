@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{
+    BaseUrl, Client, ClientSettings, Credentials, roots,
+};
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::own_process::{is_own_process, own_process};
@@ -86,13 +88,13 @@ fn measure_calls() {
     let base_url = format!("http://api.example:{}", listener.local_addr().expect("it is bound").port());
     thread::spawn(move || listener.incoming().flatten().for_each(answer_late));
     let settings = ClientSettings {
-        base_url,
+        base_url: BaseUrl::parse(&base_url).expect("an address"),
         credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
         credential_file: None,
-        ca_file: None,
+        roots: roots(None).expect("the compiled-in ones"),
         proxy: None,
     };
-    let client = Client::new(settings, Arc::new(SystemClock)).expect("the settings are right");
+    let client = Client::new(settings, Arc::new(SystemClock));
     let [first, others @ ..] = [(); 3].map(|()| {
         let begun = Instant::now();
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(10));

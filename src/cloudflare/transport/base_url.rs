@@ -8,7 +8,7 @@ const NO_ADDRESS: &str =
     "the API's address must look like https://api.cloudflare.com/client/v4, without user or query";
 
 /// A checked base address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BaseUrl {
     /// The address without a slash at its end.
     pub(super) text: Box<str>,

@@ -9,7 +9,10 @@ const NO_PEM: &str = "the file of certificate authorities is not PEM";
 const NO_CERTIFICATE: &str = "the file of certificate authorities holds no certificate that can be read";
 
 /// Mozilla's roots, which are compiled in, and those of the operator's PEM file. Keys in the file are ignored.
-pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
+///
+/// # Errors
+/// When the file is not PEM, or holds no certificate that can be read.
+pub fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(pem) = authorities {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
