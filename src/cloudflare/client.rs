@@ -103,8 +103,8 @@ impl Client {
         let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
-        let Some(secret) = file.look(credentials.secret()) else { return false };
-        *lock(&self.credentials) = Arc::new(credentials.with_secret(secret));
+        let Some(secret) = file.look(&credentials.secret) else { return false };
+        *lock(&self.credentials) = Arc::new(Credentials { secret, email: credentials.email.clone() });
         true
     }
 

@@ -142,7 +142,7 @@ impl Fixture {
 }
 
 pub(super) fn token(text: &str) -> Credentials {
-    Credentials::Token(Secret::parse(text).unwrap())
+    Credentials { secret: Secret::parse(text).unwrap(), email: None }
 }
 
 pub(super) fn answer(status: u16, body: &str) -> Result<Response, TransportError> {

@@ -23,30 +23,11 @@ pub struct ClientSettings {
     pub proxy: Option<Proxy>,
 }
 
+/// An API token of a user or of an account, or the older pair of key and email.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// An API token of a user or of an account.
-    Token(Secret),
-    /// The older pair of key and email.
-    Key {
-        key: Secret,
-        /// The email address of the key's user.
-        email: Box<str>,
-    },
-}
-
-impl Credentials {
-    pub(crate) fn secret(&self) -> &Secret {
-        match self {
-            Self::Token(secret) | Self::Key { key: secret, .. } => secret,
-        }
-    }
-
-    /// The same kind of credentials with another secret.
-    pub(super) fn with_secret(&self, secret: Secret) -> Self {
-        match self {
-            Self::Token(_) => Self::Token(secret),
-            Self::Key { key: _, email } => Self::Key { key: secret, email: email.clone() },
-        }
-    }
+pub struct Credentials {
+    /// The token or the key.
+    pub secret: Secret,
+    /// The email address of the key's user; `None` beside a token.
+    pub email: Option<Box<str>>,
 }

@@ -7,7 +7,6 @@ use super::client::Client;
 use super::error::{Error, ErrorResponse};
 use super::error_class::ApiResource;
 use super::path::path;
-use super::settings::Credentials;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 
@@ -68,7 +67,7 @@ impl Client {
         account: Option<&AccountId>,
         deadline: Deadline,
     ) -> Result<Option<Box<str>>, Error> {
-        if let Credentials::Key { .. } = &*self.credentials() {
+        if self.credentials().email.is_some() {
             // The API accepts no smaller page.
             let outcome = self.read::<IgnoredAny>(ApiResource::Zones, "/zones?page=1&per_page=5", deadline);
             return outcome.map(|_| None);
@@ -104,6 +103,7 @@ impl Client {
 mod tests {
     use super::*;
     use crate::cloudflare::fixture::{Fixture, answer, failure, success};
+    use crate::cloudflare::settings::Credentials;
     use crate::secret::Secret;
 
     const USER: &str = "/user/tokens/verify";
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_key_is_verified_by_reading_a_few_zones() {
         let key = Secret::parse("0123456789abcdef").unwrap();
-        let credentials = Credentials::Key { key, email: "ops@example.com".into() };
+        let credentials = Credentials { secret: key, email: Some("ops@example.com".into()) };
         let fixture = Fixture::with_credentials(credentials, [success("[]")]);
         fixture.client.verify_token(None, fixture.deadline()).unwrap();
         assert_eq!(fixture.script.paths(), ["/zones?page=1&per_page=5"]);

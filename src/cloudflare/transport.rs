@@ -191,19 +191,17 @@ fn run(
 
 fn authorize(
     head: http::request::Builder,
-    credentials: &Credentials,
+    Credentials { secret, email }: &Credentials,
 ) -> Result<http::request::Builder, ureq::Error> {
     let sensitive = |text: &str| -> Result<HeaderValue, http::Error> {
         let mut value = HeaderValue::from_str(text)?;
         value.set_sensitive(true);
         Ok(value)
     };
-    Ok(match credentials {
-        Credentials::Token(token) => {
-            head.header(AUTHORIZATION, sensitive(&format!("Bearer {}", token.expose()))?)
-        }
-        Credentials::Key { key, email } => {
-            head.header("x-auth-email", sensitive(email)?).header("x-auth-key", sensitive(key.expose())?)
+    Ok(match email {
+        None => head.header(AUTHORIZATION, sensitive(&format!("Bearer {}", secret.expose()))?),
+        Some(email) => {
+            head.header("x-auth-email", sensitive(email)?).header("x-auth-key", sensitive(secret.expose())?)
         }
     })
 }

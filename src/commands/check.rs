@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finding::{Finding, FindingStatus};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccountOrZone, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
+    AccountOrZone, Client, Configuration, Connector, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
 use crate::collections::inserted;
 use crate::config::Config;
@@ -101,12 +101,12 @@ impl Check<'_> {
 
     fn credentials(&mut self) -> bool {
         let account = self.config.provider.account.as_ref();
-        let (what, remedy) = match self.config.client.credentials {
-            Credentials::Key { .. } => (
+        let (what, remedy) = match self.config.client.credentials.email {
+            Some(_) => (
                 "key",
                 "check that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token".to_owned(),
             ),
-            Credentials::Token(_) => {
+            None => {
                 let variable = self.config.credential_variable;
                 let remedy = format!(
                     "create a token in place of that in {variable}, or enable this one; an account-owned token needs CF_ACCOUNT_ID too"

@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
 
     /// Refuses settings that contain the token or the key. Record comments show `OWNER_ID`, and the log shows others.
     pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
-        let secret = credentials.map(|known| known.secret().expose());
+        let secret = credentials.map(|known| known.secret.expose());
         let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
         let is_secret = |variable: &str| {
             let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::Secret);

@@ -423,7 +423,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
     ];
     let config = read(&given).expect("they are taken");
     assert_eq!((config.warnings, config.credential_variable), (Vec::new(), "CLOUDFLARE_API_TOKEN"));
-    assert_eq!(config.client.credentials.secret().expose(), "further-token");
+    assert_eq!(config.client.credentials.secret.expose(), "further-token");
     assert_eq!(*config.client.base_url.host, *"api.cloudflare.com");
     assert_eq!(config.provider.account.map(|id| id.to_string()), Some(account.clone()));
     assert_eq!(config.provider.tunnels, ["home".into()]);

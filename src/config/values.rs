@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
                 let problem = "is missing: a token of an account (cfat_) works only together with the id of that account";
                 self.mistake("CF_ACCOUNT_ID", problem);
             }
-            return secret.map(Credentials::Token);
+            return Some(Credentials { secret: secret?, email: None });
         }
         if let Some(prefix) = ["cfut_", "cfat_"].into_iter().find(|prefix| begins_with(prefix)) {
             self.mistake(variable, format_args!("holds a token ({prefix}): its place is CF_API_TOKEN"));
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         if self.text("CF_API_EMAIL").is_none() {
             self.mistake("CF_API_EMAIL", "is missing beside CF_API_KEY");
         }
-        Some(Credentials::Key { key: secret?, email: email?.into() })
+        Some(Credentials { secret: secret?, email: Some(email?.into()) })
     }
 
     pub(super) fn tunnels(&mut self) -> Vec<Box<str>> {

@@ -48,7 +48,7 @@ impl Fixture {
 }
 
 fn token(text: &str) -> Credentials {
-    Credentials::Token(Secret::parse(text).unwrap())
+    Credentials { secret: Secret::parse(text).unwrap(), email: None }
 }
 
 fn deadline() -> Deadline {

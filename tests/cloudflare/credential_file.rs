@@ -49,7 +49,7 @@ impl Fixture {
             fs::write(&path, format!("{OLD}\n")).unwrap();
         }
         let server = Server::start(behaviour);
-        let credentials = Credentials::Token(Secret::parse(OLD).unwrap());
+        let credentials = Credentials { secret: Secret::parse(OLD).unwrap(), email: None };
         let settings = settings(&format!("http://{}", server.address), credentials);
         let client = client_of(ClientSettings { credential_file: Some(path.clone()), ..settings });
         Self { path, server, client }

@@ -73,8 +73,8 @@ fn no_log_line_shows_a_credential_and_every_call_has_one() {
         Then::Keep
     });
     let key = Secret::parse(TOKEN).unwrap();
-    let pair = Credentials::Key { key: key.clone(), email: "ops@example.com".into() };
-    for credentials in [Credentials::Token(key), pair] {
+    let pair = Credentials { secret: key.clone(), email: Some("ops@example.com".into()) };
+    for credentials in [Credentials { secret: key, email: None }, pair] {
         let client = client_with(&format!("http://{}", server.address), credentials);
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(5));
         let batch = Batch { deletes: vec![RecordId::new("r1")], ..Batch::default() };

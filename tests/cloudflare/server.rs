@@ -72,7 +72,7 @@ impl Server {
 }
 
 pub(crate) fn client(base_url: &str) -> Client {
-    client_with(base_url, Credentials::Token(Secret::parse(TOKEN).unwrap()))
+    client_with(base_url, Credentials { secret: Secret::parse(TOKEN).unwrap(), email: None })
 }
 
 pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {

@@ -96,7 +96,7 @@ pub(crate) fn any_config(certified: &Certified) -> Arc<ServerConfig> {
 pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
     let settings = ClientSettings {
         base_url: BaseUrl::parse(&base_url).expect("an address"),
-        credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
+        credentials: Credentials { secret: Secret::parse(TOKEN).unwrap(), email: None },
         credential_file: None,
         roots: roots(Some(&authorities)).unwrap(),
         proxy: None,

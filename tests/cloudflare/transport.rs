@@ -71,8 +71,10 @@ fn a_request_names_the_program_and_carries_the_token() {
 #[test]
 fn the_older_pair_is_sent_in_its_own_headers() {
     let server = Server::start(ok);
-    let credentials =
-        Credentials::Key { key: Secret::parse("0123456789abcdef").unwrap(), email: "ops@example.com".into() };
+    let credentials = Credentials {
+        secret: Secret::parse("0123456789abcdef").unwrap(),
+        email: Some("ops@example.com".into()),
+    };
     read(&client_with(&format!("http://{}", server.address), credentials), 5000).unwrap();
     let request = server.requests().remove(0).to_ascii_lowercase();
     assert!(request.contains("\r\nx-auth-email: ops@example.com\r\n"), "{request}");
@@ -323,7 +325,7 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
     });
     let settings = ClientSettings {
         base_url: BaseUrl::parse("http://api.invalid").unwrap(),
-        credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
+        credentials: Credentials { secret: Secret::parse(TOKEN).unwrap(), email: None },
         credential_file: None,
         roots: roots(None).unwrap(),
         proxy: Some(Proxy::parse(&format!("http://jo:hunter%402@{}", proxy.address)).unwrap()),

@@ -89,7 +89,10 @@ fn measure_calls() {
     thread::spawn(move || listener.incoming().flatten().for_each(answer_late));
     let settings = ClientSettings {
         base_url: BaseUrl::parse(&base_url).expect("an address"),
-        credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
+        credentials: Credentials {
+            secret: Secret::parse("a-token-that-is-not-looked-at").expect("a token"),
+            email: None,
+        },
         credential_file: None,
         roots: roots(None).expect("the compiled-in ones"),
         proxy: None,
