@@ -10,10 +10,9 @@ use crate::config::names::{flag, flags};
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::model::text::{nearest, quoted};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Serve ExternalDNS.
-    #[default]
     Serve,
     /// Check if this program could serve.
     Check,
@@ -35,36 +34,31 @@ const NAME_MAX_BYTES: usize = 36;
 /// The flags that take no value. argh would read a value as a command.
 const SWITCHES: [&str; 2] = ["--json", "--version"];
 
-const STATUS: &str = "status";
-
-const TUNNEL: &str = "tunnel";
-
 const COMMANDS: [(&str, Command); 6] = [
     ("serve", Command::Serve),
     ("check", Command::Check),
     ("list", Command::List),
-    (TUNNEL, Command::Tunnel),
+    ("tunnel", Command::Tunnel),
     ("healthcheck", Command::Healthcheck),
-    (STATUS, Command::Status),
+    ("status", Command::Status),
 ];
 
 impl Command {
     /// The command that the words name.
     fn of(words: &[String]) -> Result<Self, String> {
-        match words {
-            [] => Ok(Self::default()),
-            [word] => {
-                let known = COMMANDS.iter().find(|(name, _)| name == word);
-                known.map(|(_, command)| *command).ok_or_else(|| unknown(word))
-            }
-            [word, hostname] if word == STATUS => match hostname.chars().count() {
+        let Some((word, rest)) = words.split_first() else { return Ok(Self::Serve) };
+        let known = COMMANDS.iter().find(|(name, _)| name == word);
+        let (_, command) = known.ok_or_else(|| unknown(word))?;
+        match (command, rest) {
+            (_, []) => Ok(*command),
+            (Self::Status, [hostname]) => match hostname.chars().count() {
                 1..=HOSTNAME_MAX_BYTES => Ok(Self::Status),
                 _ => Err(format!("status takes a hostname of at most {HOSTNAME_MAX_BYTES} characters")),
             },
-            [word, _] if word == TUNNEL => {
+            (Self::Tunnel, [_]) => {
                 Err("the command tunnel takes no name: set CF_TUNNEL_ID or --cf-tunnel-id=NAME".to_owned())
             }
-            [_, _, ..] => Err("there is more than one command; see --help".to_owned()),
+            _ => Err("there is more than one command; see --help".to_owned()),
         }
     }
 }
