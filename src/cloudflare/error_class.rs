@@ -76,45 +76,42 @@ pub(super) fn classify(
         return Error::RateLimited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
     let message = response.message.to_ascii_lowercase();
-    match response.code {
+    let of_status: fn(ErrorResponse) -> Error = match response.status {
+        408 | 500.. => Error::Failed,
+        _ if !response.is_of_cloudflare() => Error::Intercepted,
+        403 => Error::Credentials,
+        404 => Error::NotFound,
+        _ => Error::Rejected,
+    };
+    let class = match response.code {
         // Malformed headers (6003 with 6111 or 6103), missing or unknown ones, and resources that the token may not
         // access.
-        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(response),
-        Some(10001) if message.contains("internal") => return Error::Failed(response),
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => Error::Credentials,
+        Some(10001) if message.contains("internal") => Error::Failed,
         // "Method not allowed for token".
-        Some(10001) => return Error::Credentials(response),
+        Some(10001) => Error::Credentials,
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
-            return Error::Failed(response);
+            Error::Failed
         }
         // "Invalid API Token" is the token verification's answer.
-        Some(1000) if message.contains("token") => return Error::Credentials(response),
+        Some(1000) if message.contains("token") => Error::Credentials,
         // There is no such route, because an id in the path has the wrong shape.
-        Some(7003) => return Error::NotFound(response),
+        Some(7003) => Error::NotFound,
         // The tunnel, its token or its configuration is not found.
-        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(response),
-        Some(1056) if resource.is_of_tunnels() => return Error::Rejected(response),
+        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => Error::NotFound,
+        Some(1056) if resource.is_of_tunnels() => Error::Rejected,
         // The record does not exist.
-        Some(81044) if resource == ApiResource::Records => return Error::NotFound(response),
-        Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => {
-            return Error::Rejected(response);
-        }
+        Some(81044) if resource == ApiResource::Records => Error::NotFound,
+        Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => Error::Rejected,
         // The token has a permission for zones where the account's is needed, or the other way round.
-        Some(1010) if resource.is_of_access() => return Error::Credentials(response),
+        Some(1010) if resource.is_of_access() => Error::Credentials,
         // The account has no Access, or the application, policy, tag or identity provider does not exist.
-        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => {
-            return Error::NotFound(response);
-        }
+        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => Error::NotFound,
         // The body is not valid, or another application has one of the destinations.
-        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Rejected(response),
-        _ => {}
-    }
-    match response.status {
-        408 | 500.. => Error::Failed(response),
-        _ if !response.is_of_cloudflare() => Error::Intercepted(response),
-        403 => Error::Credentials(response),
-        404 => Error::NotFound(response),
-        _ => Error::Rejected(response),
-    }
+        Some(11010 | 12130 | 12132) if resource.is_of_access() => Error::Rejected,
+        _ => of_status,
+    };
+    class(response)
 }
 
 #[cfg(test)]
