@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt;
+use std::path::Path;
 use std::sync::Mutex;
 
+use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
 use crate::locks::lock;
+use crate::regular_file;
 
 /// The text shown in place of a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
@@ -56,6 +59,16 @@ impl Secret {
             known.push(secret.clone());
         }
         Ok(secret)
+    }
+
+    /// Parses the secret in a file.
+    ///
+    /// # Errors
+    /// The problem, which follows the name of the file in a message.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let bytes = regular_file::read(path, CREDENTIAL_FILE_MAX_BYTES)
+            .map_err(|error| format!("cannot be read: {error}"))?;
+        Self::parse(&String::from_utf8_lossy(&bytes)).map_err(str::to_owned)
     }
 
     /// The secret itself, for the header in which it is sent.

@@ -1,9 +1,7 @@
 //! Watches the file that a secret came from, because Kubernetes replaces it while the program runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
-use crate::regular_file;
 use crate::secret::Secret;
 
 #[derive(Debug)]
@@ -23,7 +21,7 @@ impl CredentialFile {
     /// file is read again.
     pub(super) fn look(&mut self, in_use: &Secret) -> Option<Secret> {
         let Self { path, problem } = self;
-        match read(path) {
+        match Secret::read(path) {
             Ok(secret) => {
                 if problem.take().is_some() {
                     log::info!("the credentials file {path:?} can be read again");
@@ -45,10 +43,4 @@ impl CredentialFile {
             }
         }
     }
-}
-
-fn read(path: &Path) -> Result<Secret, String> {
-    let bytes = regular_file::read(path, CREDENTIAL_FILE_MAX_BYTES)
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    Secret::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
 }

@@ -12,9 +12,7 @@ use std::time::Duration;
 use super::names::{is_injected, unknown_variable, variables};
 use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
-use crate::limits;
 use crate::model::text::{nearest, quoted, seconds_in};
-use crate::regular_file;
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
 /// The given settings, and the mistakes and warnings about them.
@@ -260,11 +258,8 @@ impl<'a> Reader<'a> {
         } else {
             "names a file in the working folder, which".to_owned()
         };
-        let contents = regular_file::read(Path::new(path), limits::CREDENTIAL_FILE_MAX_BYTES)
-            .map_err(|error| format!("cannot be read: {error}"));
-        let secret = contents
-            .and_then(|contents| Secret::parse(&String::from_utf8_lossy(&contents)).map_err(str::to_owned));
         self.credential_file = Some(path.into());
+        let secret = Secret::read(Path::new(path));
         secret.map_err(|problem| self.mistake(variable, format_args!("{named} {problem}"))).ok()
     }
 }
