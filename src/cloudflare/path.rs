@@ -4,12 +4,7 @@ use crate::model::text::percent_encoded;
 
 /// A path below the API's base address. Each segment is escaped, so an id cannot change the other segments.
 pub(super) fn path(segments: &[&str]) -> String {
-    let mut path = String::with_capacity(96);
-    for segment in segments {
-        path.push('/');
-        path.push_str(&percent_encoded(segment, b"-_"));
-    }
-    path
+    segments.iter().map(|segment| format!("/{}", percent_encoded(segment, b"-_"))).collect()
 }
 
 #[cfg(test)]

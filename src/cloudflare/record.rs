@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 
 use super::client::Client;
 use super::error::Error;
@@ -32,11 +33,7 @@ pub struct Batch {
 }
 
 fn ids_as_objects<S: serde::Serializer>(ids: &[RecordId], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Object<'a> {
-        id: &'a RecordId,
-    }
-    serializer.collect_seq(ids.iter().map(|id| Object { id }))
+    serializer.collect_seq(ids.iter().map(|id| json!({ "id": id.as_str() })))
 }
 
 #[derive(Default, Deserialize)]
