@@ -94,12 +94,9 @@ pub(super) fn tunnel(
     Ok(Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
 }
 
-fn explained(Unresolved { why, remedy, .. }: Unresolved) -> String {
-    format!("{why}; {remedy}")
-}
-
 fn failed(error: Error) -> String {
-    explained(error.into())
+    let Unresolved { why, remedy, .. } = error.into();
+    format!("{why}; {remedy}")
 }
 
 /// Refuses to replace a file that holds anything but blanks or a tunnel token, such as the file of the API token.

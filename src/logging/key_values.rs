@@ -30,19 +30,17 @@ pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {
 
 /// The log line of a record. A key-value given as a string is quoted; a key-value given as `key:% = value` is a word.
 pub fn line_of(record: &Record<'_>) -> LogLine {
-    let mut pairs = Pairs(LogLine::default());
-    // Only a visitor can fail, and `Pairs` never does.
-    let _ = record.key_values().visit(&mut pairs);
-    pairs.0.text(record.args().to_string())
+    let mut line = LogLine::default();
+    // Only a visitor can fail, and a line never does.
+    let _ = record.key_values().visit(&mut line);
+    line.text(record.args().to_string())
 }
 
-/// A visitor that adds each key-value to a line.
-struct Pairs(LogLine);
-
-impl<'kvs> VisitSource<'kvs> for Pairs {
+/// Adds each key-value to the line.
+impl<'kvs> VisitSource<'kvs> for LogLine {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
-        let line = std::mem::take(&mut self.0);
-        self.0 = match value.to_borrowed_str() {
+        let line = std::mem::take(self);
+        *self = match value.to_borrowed_str() {
             Some(text) => line.quoted(key.as_str(), text),
             None => line.word(key.as_str(), &value),
         };
