@@ -21,8 +21,6 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::observe::metrics::{Family, Metrics};
 
-const TAKEN: &str = "a successful call has stored its result";
-
 /// One call, which may be sent several times.
 struct Call<'a> {
     resource: ApiResource,
@@ -164,21 +162,7 @@ impl Client {
         path: &str,
         deadline: Deadline,
     ) -> Result<T, Error> {
-        self.read_page(resource, path, deadline).map(|(result, _)| result)
-    }
-
-    fn read_page<T: DeserializeOwned>(
-        &self,
-        resource: ApiResource,
-        path: &str,
-        deadline: Deadline,
-    ) -> Result<(T, PageInfo), Error> {
-        let mut result = None;
-        let page = self.read_with_retries(resource, path, deadline, &mut |json| {
-            result = Some(serde_json::from_str(json)?);
-            Ok(())
-        })?;
-        Ok((result.expect(TAKEN), page))
+        parsed(|take| self.read_with_retries(resource, path, deadline, take)).map(|(result, _)| result)
     }
 
     fn read_with_retries(
@@ -225,12 +209,7 @@ impl Client {
     ) -> Result<T, Error> {
         // An empty body is not sent.
         let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
-        let mut result = None;
-        self.write_once(call, deadline, &mut |json| {
-            result = Some(serde_json::from_str(json)?);
-            Ok(())
-        })?;
-        Ok(result.expect(TAKEN))
+        parsed(|take| self.write_once(call, deadline, take)).map(|(result, _)| result)
     }
 
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
@@ -262,7 +241,8 @@ impl Client {
         let mut total: f64 = 0.0;
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
-            let (page_items, info): (Option<Vec<T>>, PageInfo) = self.read_page(resource, &path, deadline)?;
+            let (page_items, info): (Option<Vec<T>>, PageInfo) =
+                parsed(|take| self.read_with_retries(resource, &path, deadline, take))?;
             // `null` is not documented for zones and records. An empty list would look as if all were deleted.
             if page_items.is_none() && matches!(resource, ApiResource::Zones | ApiResource::Records) {
                 return Err(Error::Unreadable("success without a result".into()));
@@ -381,6 +361,18 @@ impl Client {
     fn limiter(&self) -> MutexGuard<'_, Limiter> {
         lock(&self.limiter)
     }
+}
+
+/// The parsed result of a call.
+fn parsed<T: DeserializeOwned>(
+    call: impl FnOnce(&mut Take<'_>) -> Result<PageInfo, Error>,
+) -> Result<(T, PageInfo), Error> {
+    let mut result = None;
+    let page = call(&mut |json| {
+        result = Some(serde_json::from_str(json)?);
+        Ok(())
+    })?;
+    Ok((result.expect("a successful call has stored its result"), page))
 }
 
 #[cfg(test)]
