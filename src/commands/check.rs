@@ -44,16 +44,11 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
     for warning in &config.warnings {
         check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
-    if check.credentials() {
-        check.everything_else();
-    } else {
-        return check.note(
-            FindingStatus::Untried,
-            "everything else",
-            "not tried, because the check of the credentials failed",
-            "",
-        );
+    if !check.credentials() {
+        let found = "not tried, because the check of the credentials failed";
+        return check.note(FindingStatus::Untried, "everything else", found, "");
     }
+    check.everything_else();
     if check.lacks_permission {
         let remedy =
             format!("create another token; this form has all three permissions filled in: {TOKEN_FORM}");

@@ -135,22 +135,15 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 /// The reason why the tunnel can neither be used nor made.
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
     match find_tunnel(present, wanted)? {
-        Some(tunnel) => suitable(tunnel.clone()).map(Some),
+        // A cloudflared with the tunnel token would take its rules from Cloudflare, where such a tunnel has none, and
+        // would get a share of the visitors.
+        Some(Tunnel { id, name, is_locally_managed: true, .. }) => Err(format!(
+            "tunnel {name:?} ({id}) is configured by a file beside its cloudflared: migrate it in the dashboard, or \
+             choose another name"
+        )),
+        found @ Some(_) => Ok(found.cloned()),
         None => check_may_be_created(present, wanted).map(|()| None),
     }
-}
-
-/// Refuses a tunnel that a file beside its cloudflared configures. A cloudflared with the tunnel token would take its
-/// rules from Cloudflare, where such a tunnel has none, and would get a share of the visitors.
-fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
-    if !tunnel.is_locally_managed {
-        return Ok(tunnel);
-    }
-    Err(format!(
-        "tunnel {:?} ({}) is configured by a file beside its cloudflared: migrate it in the dashboard, or choose \
-         another name",
-        tunnel.name, tunnel.id
-    ))
 }
 
 struct Search<'a> {
