@@ -7,10 +7,11 @@
 mod key_values;
 
 use std::io::{self, Write as _};
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use miniserde::json;
+use simple_logger::SimpleLogger;
 
 pub use self::key_values::{debug, line_of, log, log_all};
 use crate::limits::LOG_MESSAGE_MAX_CHARS;
@@ -42,12 +43,13 @@ impl<'a> Entry<'a> {
 /// Starts to log: this program's lines up to `level`, and warnings and errors of everything else. Panics become lines,
 /// too.
 pub fn start(level: LevelFilter, format: Format) {
+    let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     // A program that embeds the library may have set a logger already.
-    if log::set_boxed_logger(Box::new(Logger { level, format })).is_ok() {
+    if log::set_boxed_logger(Box::new(Logger { level, format, text })).is_ok() {
         panic::set_hook(Box::new(move |panicked| {
             // The logger itself may have panicked, so the line bypasses it.
             let line = LogLine::default().text(panicked.to_string());
-            write(format, &Entry::new(Level::Error, "panic", line));
+            write_panic(format, &Entry::new(Level::Error, "panic", line));
         }));
     }
     log::set_max_level(level);
@@ -56,6 +58,7 @@ pub fn start(level: LevelFilter, format: Format) {
 struct Logger {
     level: LevelFilter,
     format: Format,
+    text: SimpleLogger,
 }
 
 impl Log for Logger {
@@ -65,8 +68,16 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            write(self.format, &Entry::new(record.level(), record.target(), line_of(record)));
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let entry = Entry::new(record.level(), record.target(), line_of(record));
+        match self.format {
+            Format::Json => write(&json_line(&entry)),
+            // simple_logger panics when stderr is gone. No line can be written then.
+            Format::Text => {
+                let _ = panic::catch_unwind(AssertUnwindSafe(|| write_text(&self.text, &entry)));
+            }
         }
     }
 
@@ -77,20 +88,30 @@ fn is_ours(target: &str) -> bool {
     target.starts_with(env!("CARGO_CRATE_NAME"))
 }
 
-/// Writes a line in one call, so that the line stays whole. If stderr is gone, no line can be written.
-fn write(format: Format, entry: &Entry<'_>) {
-    let line = match format {
-        Format::Json => json_line(entry),
-        Format::Text => text_line(entry),
-    };
+fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry<'_>) {
+    let (target, line) = (short_target(target), text_line(line));
+    logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
+}
+
+fn write_panic(format: Format, entry: &Entry<'_>) {
+    match format {
+        Format::Json => write(&json_line(entry)),
+        Format::Text => write(&format!("{} [{}] {}\n", entry.level, entry.target, text_line(&entry.line))),
+    }
+}
+
+/// The target in a text line. The path of a module of ours would take sixty characters, so it is shortened.
+fn short_target(target: &str) -> &str {
+    if is_ours(target) { "webhook" } else { target }
+}
+
+/// Writes a line in one call, so that the line stays whole.
+fn write(line: &str) {
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
-fn text_line(Entry { level, target, line }: &Entry<'_>) -> String {
-    // The path of a module of ours would take sixty characters.
-    let target = if is_ours(target) { "webhook" } else { target };
-    let line = line.to_string();
-    format!("{level:<5} [{target}] {}\n", one_line(&line, usize::MAX))
+fn text_line(line: &LogLine) -> String {
+    one_line(&line.to_string(), usize::MAX).to_string()
 }
 
 fn json_line(Entry { level, target, line }: &Entry<'_>) -> String {
@@ -131,10 +152,8 @@ mod tests {
 
     #[test]
     fn a_line_in_text_names_this_program_in_one_word_and_a_library_by_its_target() {
-        let line = |target| text_line(&Entry::new(Level::Info, target, LogLine::default().text("done")));
         let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider::writer");
-        assert_eq!(line(ours), "INFO  [webhook] done\n");
-        assert_eq!(line("rustls::msgs"), "INFO  [rustls::msgs] done\n");
+        assert_eq!((short_target(ours), short_target("rustls::msgs")), ("webhook", "rustls::msgs"));
     }
 
     #[test]
@@ -204,9 +223,8 @@ mod tests {
     fn a_message_is_one_line_in_both_formats_and_is_cut() {
         let forged = "web\r\nERROR [x] all is lost\u{2028}\u{85}\u{1b}[31m\u{202e}";
         let line = LogLine::default().quoted("path", forged).word("tunnel", &forged).text(forged);
-        let entry = Entry::new(Level::Info, "here", line);
-        for written in [json_line(&entry), text_line(&entry)] {
-            let inner = written.strip_suffix('\n').expect("a line ends");
+        let json = json_line(&Entry::new(Level::Info, "here", line.clone()));
+        for inner in [json.strip_suffix('\n').expect("a line ends"), &text_line(&line)] {
             let is_plain = |character: char| character.is_ascii_graphic() || character == ' ';
             assert!(inner.chars().all(is_plain), "{inner}");
         }
@@ -224,7 +242,7 @@ mod tests {
         let pasted = "x\"A-Token-That-Was-Pasted";
         let line = LogLine::default().quoted("path", pasted).word("owner", &pasted).text(pasted);
         let entry = Entry::new(Level::Info, "here", line);
-        for said in [text_line(&entry), json_line(&entry)] {
+        for said in [text_line(&entry.line), json_line(&entry)] {
             assert_eq!(said.matches("[redacted]").count(), 3, "{said}");
             assert!(!said.to_ascii_lowercase().contains("pasted"), "{said}");
         }
@@ -232,7 +250,7 @@ mod tests {
 
     #[test]
     fn libraries_say_warnings_at_most() {
-        let logger = |level| Logger { level, format: Format::Text };
+        let logger = |level| Logger { level, format: Format::Text, text: SimpleLogger::new() };
         let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider");
         for (level, target, said, expected) in [
             (LevelFilter::Trace, ours, Level::Trace, true),
