@@ -31,13 +31,8 @@ pub struct Digest([u8; 3]);
 impl Digest {
     /// The digest of the rule that `tunnel` has for `path`; `None` is the rule without a path.
     pub fn of(tunnel: &TunnelId, path: Option<&str>) -> Self {
-        let mut hash = Fnv::new();
-        hash.write(tunnel.as_str().as_bytes());
-        if let Some(path) = path {
-            hash.write(b"\0");
-            hash.write(path.as_bytes());
-        }
-        Self(hash.characters())
+        let path = path.into_iter().flat_map(|path| "\0".bytes().chain(path.bytes()));
+        Self(characters(tunnel.as_str().bytes().chain(path)))
     }
 
     /// Parses three characters of the alphabet.
@@ -69,16 +64,12 @@ pub fn owner_code(owner: &str) -> String {
 }
 
 fn digits<const N: usize>(text: &str) -> String {
-    let mut hash = Fnv::new();
-    hash.write(text.as_bytes());
-    hash.characters::<N>().map(char::from).iter().collect()
+    characters::<N>(text.bytes()).map(char::from).iter().collect()
 }
 
 /// Three characters that hash a hostname.
 pub fn hostname_code(hostname: &str) -> Digest {
-    let mut hash = Fnv::new();
-    hash.write(hostname.as_bytes());
-    Digest(hash.characters())
+    Digest(characters(hostname.bytes()))
 }
 
 impl fmt::Display for Digest {
@@ -136,15 +127,9 @@ impl Claims {
 
 impl fmt::Display for Claims {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_protected {
-            formatter.write_char(PROTECTED)?;
-        }
-        if self.record_only {
-            formatter.write_char(RECORD_ONLY)?;
-        }
-        if self.is_released {
-            formatter.write_char(RELEASED)?;
-        }
+        let marks =
+            [(PROTECTED, self.is_protected), (RECORD_ONLY, self.record_only), (RELEASED, self.is_released)];
+        marks.iter().filter(|(_, is_set)| *is_set).try_for_each(|(mark, _)| formatter.write_char(*mark))?;
         self.digests.iter().try_for_each(|digest| write!(formatter, "{digest}"))
     }
 }
@@ -294,28 +279,17 @@ pub fn encode(text: &str) -> String {
     percent_encoded(text, b"-._~/:@,+")
 }
 
-/// FNV-1a with 64 bits, which never changes, because digests are stored at Cloudflare.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+/// Characters that hash a text: FNV-1a with 64 bits, which never changes, because digests are stored at Cloudflare.
+fn characters<const N: usize>(text: impl Iterator<Item = u8>) -> [u8; N] {
+    let mut rest: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in text {
+        rest = (rest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn characters<const N: usize>(self) -> [u8; N] {
-        let mut rest = self.0;
-        [(); N].map(|()| {
-            let digit = usize::try_from(rest % 36).expect("it is below 36");
-            rest /= 36;
-            *DIGEST_ALPHABET.get(digit).expect("it is below 36")
-        })
-    }
+    [(); N].map(|()| {
+        let digit = usize::try_from(rest % 36).expect("it is below 36");
+        rest /= 36;
+        *DIGEST_ALPHABET.get(digit).expect("it is below 36")
+    })
 }
 
 #[cfg(test)]
