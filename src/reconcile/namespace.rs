@@ -17,106 +17,103 @@ use crate::reconcile::{OperatorSettings, Settings};
 /// Options that choose the host behind a shared service, which may be another tenant's.
 const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];
 
-/// The checks of the guard.
-#[derive(Clone, Copy, Debug)]
-struct Guard<'a> {
-    operator: &'a OperatorSettings,
+/// The reason why no object of the namespace may publish the hostname. A wildcard is in a domain if all names that
+/// it matches are.
+fn hostname_problem(operator: &OperatorSettings, name: &str, namespace: &str) -> Option<String> {
+    let entries = &operator.namespace_domains;
+    let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
+    let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
+    let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
+    if entries.is_empty() || domains.iter().any(|domain| domain_filter::entry_matches(domain, name)) {
+        return None;
+    }
+    Some(match &domains[..] {
+        [] => "has no domain for this namespace, so its objects publish nothing".to_owned(),
+        _ => format!("lets objects of this namespace publish only {}", domains.join(", ")),
+    })
 }
 
-impl Guard<'_> {
-    /// The reason why no object of the namespace may publish the hostname. A wildcard is in a domain if all names that
-    /// it matches are.
-    fn hostname_problem(self, name: &str, namespace: &str) -> Option<String> {
-        let entries = &self.operator.namespace_domains;
-        let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
-        let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
-        let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
-        if entries.is_empty() || domains.iter().any(|domain| domain_filter::entry_matches(domain, name)) {
-            return None;
-        }
-        Some(match &domains[..] {
-            [] => "has no domain for this namespace, so its objects publish nothing".to_owned(),
-            _ => format!("lets objects of this namespace publish only {}", domains.join(", ")),
-        })
+/// The reason why the object of `resource` and `namespace` may not publish `publication`. Only listed forms are
+/// allowed, so every new form is refused.
+fn problem(
+    operator: &OperatorSettings,
+    publication: &Publication,
+    resource: &str,
+    namespace: &str,
+) -> Option<String> {
+    let Some(rule) = &publication.rule else {
+        // Visitors of the record would reach the first rule of the tunnel that matches.
+        return Some(allowed(operator, namespace));
+    };
+    let options = &rule.origin_request;
+    // With these options, the visitor chooses the address to which cloudflared connects.
+    if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
+        return Some(allowed(operator, namespace));
     }
-
-    /// The reason why the object of `resource` and `namespace` may not publish `publication`. Only listed forms are
-    /// allowed, so every new form is refused.
-    fn problem(self, publication: &Publication, resource: &str, namespace: &str) -> Option<String> {
-        let Some(rule) = &publication.rule else {
-            // Visitors of the record would reach the first rule of the tunnel that matches.
-            return Some(self.allowed(namespace));
-        };
-        let options = &rule.origin_request;
-        // With these options, the visitor chooses the address to which cloudflared connects.
-        if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
-            return Some(self.allowed(namespace));
-        }
-        let service = rule.service.as_str();
-        if is_status(service) || self.namespace_of_service(service).as_deref() == Some(namespace) {
-            return None;
-        }
-        if !self.is_shared(&rule.service) && !self.is_default(&rule.service, resource) {
-            return Some(self.allowed(namespace));
-        }
-        let defaults = &self.operator.origin_defaults;
-        let chosen = HOST_OPTIONS.into_iter().find(|option| options.text(*option) != defaults.text(*option));
-        chosen.map(|option| {
-            let property = option.property();
-            format!("is on, and {property} would choose another object's host behind the shared service: remove it")
-        })
+    let service = rule.service.as_str();
+    if is_status(service) || namespace_of_service(operator, service).as_deref() == Some(namespace) {
+        return None;
     }
-
-    /// The namespace of a service, if the service has the form that the guard allows.
-    fn namespace_of_service(self, service: &str) -> Option<String> {
-        let (_, authority) = service.split_once("://")?;
-        // An address in brackets has no label `svc`.
-        let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        let mut labels = host.splitn(4, '.');
-        let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
-        let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
-        let is_whole = !name.is_empty() && kind == "svc";
-        (is_whole && domain.is_none_or(|domain| *domain == *self.operator.cluster_domain))
-            .then(|| of.to_owned())
+    if !is_shared(operator, &rule.service) && !is_default(operator, &rule.service, resource) {
+        return Some(allowed(operator, namespace));
     }
-
-    /// True if the operator lets every namespace publish the service.
-    fn is_shared(self, service: &Service) -> bool {
-        self.operator.shared_services.iter().any(|shared| self.reach_same_address(shared, service))
-    }
-
-    /// True if the service is the object's default service, and does not depend on the object's name.
-    fn is_default(self, service: &Service, resource: &str) -> bool {
-        let template = self.operator.default_service.as_ref().filter(|template| !template.has_name());
-        let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
-        default.is_some_and(|default| self.reach_same_address(&default, service))
-    }
-
-    fn reach_same_address(self, one: &Service, other: &Service) -> bool {
-        self.address(one).is_some_and(|address| self.address(other) == Some(address))
-    }
-
-    /// Scheme, host and port of a service, in one spelling; `None` if it has no host.
-    fn address(self, service: &Service) -> Option<(&str, String, u16)> {
-        let (scheme, _) = service.as_str().split_once("://")?;
-        let (host, port) = service.host_and_port()?;
-        let host = host.to_ascii_lowercase();
-        let host = host.strip_suffix('.').unwrap_or(&host);
-        let local = host.strip_suffix(&*self.operator.cluster_domain).and_then(|rest| rest.strip_suffix('.'));
-        Some((scheme, local.filter(|local| local.ends_with(".svc")).unwrap_or(host).to_owned(), port))
-    }
-
-    /// Describes, for a message, what objects of `namespace` may publish.
-    fn allowed(self, namespace: &str) -> String {
-        let domain = &self.operator.cluster_domain;
+    let defaults = &operator.origin_defaults;
+    let chosen = HOST_OPTIONS.into_iter().find(|option| options.text(*option) != defaults.text(*option));
+    chosen.map(|option| {
+        let property = option.property();
         format!(
-            "is on, and an object of this namespace may publish only http_status:<code>, \
-             <scheme>://<service>.{namespace}.svc[.{domain}][:<port>] and what SHARED_SERVICES and DEFAULT_SERVICE name, \
-             without origin-bastion-mode and origin-proxy-type"
+            "is on, and {property} would choose another object's host behind the shared service: remove it"
         )
-    }
+    })
 }
 
+/// The namespace of a service, if the service has the form that the guard allows.
+fn namespace_of_service(operator: &OperatorSettings, service: &str) -> Option<String> {
+    let (_, authority) = service.split_once("://")?;
+    // An address in brackets has no label `svc`.
+    let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    let mut labels = host.splitn(4, '.');
+    let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
+    let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
+    let is_whole = !name.is_empty() && kind == "svc";
+    (is_whole && domain.is_none_or(|domain| *domain == *operator.cluster_domain)).then(|| of.to_owned())
+}
+
+/// True if the operator lets every namespace publish the service.
+fn is_shared(operator: &OperatorSettings, service: &Service) -> bool {
+    operator.shared_services.iter().any(|shared| reach_same_address(operator, shared, service))
+}
+
+/// True if the service is the object's default service, and does not depend on the object's name.
+fn is_default(operator: &OperatorSettings, service: &Service, resource: &str) -> bool {
+    let template = operator.default_service.as_ref().filter(|template| !template.has_name());
+    let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
+    default.is_some_and(|default| reach_same_address(operator, &default, service))
+}
+
+fn reach_same_address(operator: &OperatorSettings, one: &Service, other: &Service) -> bool {
+    address(operator, one).is_some_and(|one| address(operator, other) == Some(one))
+}
+
+/// Scheme, host and port of a service, in one spelling; `None` if it has no host.
+fn address<'s>(operator: &OperatorSettings, service: &'s Service) -> Option<(&'s str, String, u16)> {
+    let (scheme, _) = service.as_str().split_once("://")?;
+    let (host, port) = service.host_and_port()?;
+    let host = host.to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    let local = host.strip_suffix(&*operator.cluster_domain).and_then(|rest| rest.strip_suffix('.'));
+    Some((scheme, local.filter(|local| local.ends_with(".svc")).unwrap_or(host).to_owned(), port))
+}
+
+/// Describes, for a message, what objects of `namespace` may publish.
+fn allowed(operator: &OperatorSettings, namespace: &str) -> String {
+    let domain = &operator.cluster_domain;
+    format!(
+        "is on, and an object of this namespace may publish only http_status:<code>, \
+         <scheme>://<service>.{namespace}.svc[.{domain}][:<port>] and what SHARED_SERVICES and DEFAULT_SERVICE name, \
+         without origin-bastion-mode and origin-proxy-type"
+    )
+}
 /// The mistake if the guard forbids a publication to the object of a `resource` label. The mistake is found before
 /// planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Mistake> {
@@ -129,13 +126,10 @@ pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Set
         let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
         return Some(Mistake { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
     };
-    let guard = Guard { operator };
-    let hostname = guard.hostname_problem(publication.hostname.as_str(), namespace);
+    let hostname = hostname_problem(operator, publication.hostname.as_str(), namespace);
     let hostname = hostname.map(|problem| Mistake { subject: "NAMESPACE_DOMAINS".into(), problem });
-    hostname.or_else(|| {
-        let problem = guard.problem(publication, resource, namespace)?;
-        Some(Mistake { subject: "NAMESPACE_GUARD".into(), problem })
-    })
+    let service = || problem(operator, publication, resource, namespace);
+    hostname.or_else(|| service().map(|problem| Mistake { subject: "NAMESPACE_GUARD".into(), problem }))
 }
 
 /// The namespace in a `resource` label such as `ingress/shop/web`.
@@ -160,13 +154,14 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
         return Ok(Some(namespace));
     }
     let hostname = Hostname::parse(name).ok();
-    let guard = Guard { operator: snapshot.operator() };
+    let operator = snapshot.operator();
     let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_claimed_by(hostname.as_ref()?, stamp)));
     let tells = |service: &&str| {
-        !is_status(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
+        !is_status(service) && !Service::parse(service).is_ok_and(|service| is_shared(operator, &service))
     };
     let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
-    let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of_service(service)));
+    let of: BTreeSet<Option<String>> =
+        inserted(services.map(|service| namespace_of_service(operator, service)));
     match of.first() {
         None if stamps.is_empty() => Ok(None),
         Some(Some(namespace)) if of.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
@@ -220,9 +215,7 @@ mod tests {
     }
 
     fn allows(publication: &Publication) -> bool {
-        Guard { operator: &operator_settings("default") }
-            .problem(publication, "ingress/shop/web", "shop")
-            .is_none()
+        problem(&operator_settings("default"), publication, "ingress/shop/web", "shop").is_none()
     }
 
     #[test]
