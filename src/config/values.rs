@@ -20,7 +20,7 @@ use crate::model::{AccountId, Hostname};
 use crate::reconcile::access::wanted;
 use crate::reconcile::adopt::{self, Adopt};
 use crate::reconcile::operator_settings::{EVERY_NAMESPACE, NamespaceDomain};
-use crate::reconcile::permitted::{self, OwnPort};
+use crate::reconcile::permitted;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::regular_file;
@@ -143,10 +143,8 @@ impl<'a> Reader<'a> {
             let template = ServiceTemplate::parse(text)?;
             // Each object's service is checked again when its endpoint is read.
             let service = Service::parse(text).ok();
-            match service.and_then(|service| permitted::own_port(&service, own_addresses)) {
-                Some(port) => Err(OwnPort(port).to_string()),
-                None => Ok(template),
-            }
+            let problem = service.and_then(|service| permitted::own_port_problem(&service, own_addresses));
+            problem.map_or(Ok(template), Err)
         })
     }
 

@@ -4,7 +4,6 @@
 //! cloudflared refuses a whole configuration if it cannot read the `caPool` of one rule, although Cloudflare accepted
 //! the configuration (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files exist.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::ingress::{OriginOption, Service, WantedRule};
@@ -12,7 +11,7 @@ use crate::reconcile::Settings;
 use crate::reconcile::canonical::Mistake;
 
 /// The machine's own names in the hosts files of Kubernetes, Docker and the usual distributions. Names below
-/// `localhost` are not listed: [`own_port`] matches them all, because many resolvers follow RFC 6761.
+/// `localhost` are not listed: [`own_port_problem`] matches them all, because many resolvers follow RFC 6761.
 const LOCAL_NAMES: [&str; 8] = [
     "localhost",
     "localhost.localdomain",
@@ -38,26 +37,12 @@ pub fn mistakes(
              rules of all hostnames together; list only files that every cloudflared of the tunnel can read"
         ),
     });
-    let service = own_port(&rule.service, &settings.operator.own_addresses).map(|port| Mistake {
+    let service = own_port_problem(&rule.service, &settings.operator.own_addresses);
+    let service = service.map(|problem| Mistake {
         subject: subject.into(),
-        problem: format!("is {:?}: {}", rule.service.as_str(), OwnPort(port)),
+        problem: format!("is {:?}: {problem}", rule.service.as_str()),
     });
     ca_pool.into_iter().chain(service)
-}
-
-/// The reason why a port is not published.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnPort(pub u16);
-
-impl fmt::Display for OwnPort {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "port {} of this machine is the webhook's own, and every client of that port can publish and delete hostnames, or \
-             read the metrics",
-            self.0
-        )
-    }
 }
 
 /// The path is compared literally: another spelling may become a different file when a link in it changes.
@@ -66,8 +51,8 @@ fn is_listed(path: &str, settings: &Settings) -> bool {
         || settings.operator.origin_defaults.text(OriginOption::CaPool) == Some(path)
 }
 
-/// The service's port, if the service reaches one of `own` from a cloudflared in the webhook's network.
-pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
+/// The reason why the service is not published, if it reaches one of `own` from a cloudflared in the webhook's network.
+pub fn own_port_problem(service: &Service, own: &[SocketAddr]) -> Option<String> {
     let (host, port) = service.host_and_port()?;
     let mut same_port = own.iter().filter(|address| address.port() == port).peekable();
     same_port.peek()?;
@@ -83,18 +68,26 @@ pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
         }
         Err(_) => LOCAL_NAMES.contains(&name) || name.ends_with(".localhost"),
     };
-    leads_there.then_some(port)
+    leads_there.then(|| {
+        format!(
+            "port {port} of this machine is the webhook's own, and every client of that port can publish and delete \
+             hostnames, or read the metrics"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The port of this machine that the problem names.
     fn own(service: &str, addresses: &[&str]) -> Option<u16> {
         let service = Service::parse(service).unwrap_or_else(|error| panic!("{service}: {error}"));
         let addresses: Vec<SocketAddr> =
             addresses.iter().map(|address| address.parse().expect("an address")).collect();
-        own_port(&service, &addresses)
+        let problem = own_port_problem(&service, &addresses)?;
+        let port = problem.split_whitespace().nth(1).and_then(|port| port.parse().ok());
+        Some(port.expect("the problem names a port"))
     }
 
     #[test]
