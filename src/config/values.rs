@@ -11,7 +11,7 @@ use rustls::RootCertStore;
 use super::proxy;
 use super::reader::Reader;
 use crate::cloudflare::{self, BaseUrl, CREATE_TOKEN, Credentials, Proxy};
-use crate::ingress::origin_option::{InvalidProperty, check_absolute};
+use crate::ingress::origin_option::{Mistake, check_absolute};
 use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service};
 use crate::limits;
 use crate::model::domain_filter::DomainFilter;
@@ -163,8 +163,8 @@ impl<'a> Reader<'a> {
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
         let text_of = |property: &str| self.text(OriginOption::of(property)?.setting());
         OriginRequest::read(&text_of, &OriginRequest::default()).unwrap_or_else(|bad| {
-            for InvalidProperty { property, problem } in bad {
-                let setting = OriginOption::of(property).map_or(property, OriginOption::setting);
+            for Mistake { subject, problem } in bad {
+                let setting = OriginOption::of(&subject).map_or(&*subject, |option| option.setting());
                 self.mistake(setting, one_line(&problem, limits::ERROR_TEXT_MAX_CHARS));
             }
             OriginRequest::default()

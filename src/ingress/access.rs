@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::origin_option::{InvalidProperty, parse_flag};
+use super::origin_option::{Mistake, parse_flag};
 use crate::model::access::TeamName;
 use crate::model::endpoint::Property;
 
@@ -38,7 +38,7 @@ impl AccessCheck {
     }
 
     /// Reads the properties; `None` if they mean the same as an absent field.
-    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<InvalidProperty>> {
+    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<Mistake>> {
         let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
         let required = required.map(parse_flag).transpose();
         // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
@@ -51,27 +51,24 @@ impl AccessCheck {
             audience_tags: audience_tags.map(Into::into).collect(),
         };
         let mut bad = Vec::new();
-        if required.map_err(|problem| vec![InvalidProperty::new(ACCESS_REQUIRED, problem)])? != Some(true) {
-            bad.push(InvalidProperty::new(
+        if required.map_err(|problem| vec![Mistake::new(ACCESS_REQUIRED, problem)])? != Some(true) {
+            bad.push(Mistake::new(
                 ACCESS_REQUIRED,
                 "is not true, so the team and the tags have no effect: set it to true, or remove them",
             ));
         }
         if team.is_none() {
-            bad.push(InvalidProperty::new(
-                ACCESS_TEAM_NAME,
-                "is missing: the tags have no effect without it",
-            ));
+            bad.push(Mistake::new(ACCESS_TEAM_NAME, "is missing: the tags have no effect without it"));
         } else if TeamName::parse(&access.team_name).is_none() {
             let problem = format!(
                 "is {:?}; allowed is the first label of the team's domain, in lower case: for \
                  my-team.cloudflareaccess.com it is my-team",
                 access.team_name
             );
-            bad.push(InvalidProperty::new(ACCESS_TEAM_NAME, problem));
+            bad.push(Mistake::new(ACCESS_TEAM_NAME, problem));
         }
         if access.audience_tags.is_empty() {
-            bad.push(InvalidProperty::new(
+            bad.push(Mistake::new(
                 ACCESS_AUD_TAG,
                 "names no application, so cloudflared would refuse every request",
             ));
@@ -175,7 +172,7 @@ mod tests {
             let told = bad.iter().zip(&expected);
             assert!(
                 told.clone()
-                    .all(|(one, (property, text))| one.property == *property && one.problem.contains(text))
+                    .all(|(one, (property, text))| *one.subject == **property && one.problem.contains(text))
             );
             assert_eq!(bad.len(), expected.len(), "{texts:?}");
         }

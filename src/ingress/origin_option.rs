@@ -4,12 +4,14 @@
 //! cloudflared's (`config/configuration.go`, `OriginRequestConfig`): durations are whole seconds. One value of a wrong
 //! type makes cloudflared refuse the whole document, so only [`OriginOption::parse`] makes values.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::model::text::seconds_in;
+use crate::limits;
+use crate::model::text::{one_line, seconds_in};
 
 /// A 32-bit cloudflared, for arm or 386, cannot read a number above this, and refuses the whole document although
 /// Cloudflare accepted it.
@@ -109,18 +111,25 @@ struct IpRule {
     allow: bool,
 }
 
-/// A property that cannot be used.
+/// One mistake in an endpoint or a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidProperty {
-    /// The full property name.
-    pub property: &'static str,
+pub struct Mistake {
+    /// The property with the mistake, or another cause.
+    pub subject: Box<str>,
     /// The problem, and the allowed values.
     pub problem: String,
 }
 
-impl InvalidProperty {
-    pub(super) fn new(property: &'static str, problem: impl Into<String>) -> Self {
-        Self { property, problem: problem.into() }
+impl Mistake {
+    pub fn new(subject: &str, problem: impl Into<String>) -> Self {
+        Self { subject: subject.into(), problem: problem.into() }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let subject = one_line(&self.subject, limits::ERROR_TEXT_MAX_CHARS);
+        write!(formatter, "{subject} {}", one_line(&self.problem, limits::ERROR_TEXT_MAX_CHARS))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{self, AccessCheck};
-use super::origin_option::{InvalidProperty, OriginOption, OriginValue};
+use super::origin_option::{Mistake, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
 use crate::model::endpoint::Property;
 
@@ -32,7 +32,7 @@ impl OriginRequest {
     pub fn read<'t>(
         text_of: &dyn Fn(&str) -> Option<&'t str>,
         defaults: &Self,
-    ) -> Result<Self, Vec<InvalidProperty>> {
+    ) -> Result<Self, Vec<Mistake>> {
         let (mut read, mut bad) = (Self::default(), Vec::new());
         for option in OriginOption::all() {
             let default = defaults.value(option);
@@ -41,8 +41,8 @@ impl OriginRequest {
                 Some(Ok(Some(value))) => read.options.push(value),
                 Some(Ok(None)) if default.is_none() => {}
                 // A rule cannot express an empty list, so the default would apply and allow more.
-                Some(Ok(None)) => bad.push(InvalidProperty::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
-                Some(Err(problem)) => bad.push(InvalidProperty::new(option.property(), problem)),
+                Some(Ok(None)) => bad.push(Mistake::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
+                Some(Err(problem)) => bad.push(Mistake::new(option.property(), problem)),
             }
         }
         match AccessCheck::read(text_of) {
@@ -187,15 +187,12 @@ mod tests {
     const CA_POOL: &str = OriginOption::CaPool.property();
     const IP_RULES: &str = OriginOption::IpRules.property();
 
-    fn read_all(
-        said: &[(&str, &str)],
-        defaults: &OriginRequest,
-    ) -> Result<OriginRequest, Vec<InvalidProperty>> {
+    fn read_all(said: &[(&str, &str)], defaults: &OriginRequest) -> Result<OriginRequest, Vec<Mistake>> {
         let text_of = |wanted: &str| said.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         OriginRequest::read(&text_of, defaults)
     }
 
-    fn read_one(name: &str, value: &str) -> Result<OriginRequest, Vec<InvalidProperty>> {
+    fn read_one(name: &str, value: &str) -> Result<OriginRequest, Vec<Mistake>> {
         read_all(&[(name, value)], &OriginRequest::default())
     }
 
@@ -304,8 +301,9 @@ mod tests {
             ("webhook/origin-http-host-header", "a\r\nb"),
             ("webhook/origin-server-name", "a b"),
         ] {
-            let refused = read_one(name, value).map_err(|bad| bad.iter().map(|bad| bad.property).collect());
-            assert_eq!(refused, Err(vec![name]), "{name}={value:?}");
+            let refused =
+                read_one(name, value).map_err(|bad| bad.into_iter().map(|mistake| mistake.subject).collect());
+            assert_eq!(refused, Err(vec![name.into()]), "{name}={value:?}");
         }
     }
 
@@ -315,7 +313,7 @@ mod tests {
         let defaults = wanted(&[(IP_RULES, r#"[{"prefix":"10.0.0.0/8","ports":[],"allow":true}]"#)]);
         assert_eq!(
             read_all(&[(IP_RULES, "[]")], &defaults),
-            Err(vec![InvalidProperty::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
+            Err(vec![Mistake::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
         );
         let own = r#"[{"allow":true,"ports":[],"prefix":"192.0.2.0/24"}]"#;
         let own_rules = read_all(&[(IP_RULES, own)], &defaults).map(|read| read.properties());

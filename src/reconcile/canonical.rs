@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::ingress::origin_option::InvalidProperty;
+use crate::ingress::origin_option::Mistake;
 use crate::ingress::{Rule, WantedRule};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
@@ -62,28 +62,6 @@ impl Publication {
     /// The rule's path, as used in the digest.
     pub fn path(&self) -> Option<&str> {
         self.rule.as_ref()?.path_text()
-    }
-}
-
-/// One mistake in an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The property with the mistake, or another cause.
-    pub subject: Box<str>,
-    /// The problem, and the allowed values.
-    pub problem: String,
-}
-
-impl From<InvalidProperty> for Mistake {
-    fn from(InvalidProperty { property, problem }: InvalidProperty) -> Self {
-        Self { subject: property.into(), problem }
-    }
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subject = one_line(&self.subject, limits::ERROR_TEXT_MAX_CHARS);
-        write!(formatter, "{subject} {}", one_line(&self.problem, limits::ERROR_TEXT_MAX_CHARS))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Refuses Gateway API routes that carry no HTTP and name no service of their own. A rule with the service of the
 //! Gateway, which is the target of all its routes, or with the default service would silently publish another service.
 
+use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, WantedRule};
-use crate::reconcile::canonical::Mistake;
 use crate::reconcile::property_name::TUNNEL_SERVICE;
 
 /// The mistake of a rule for an object of this kind; `subject` names the source of the rule's service.
@@ -19,7 +19,7 @@ pub fn mistake(rule: &WantedRule, subject: &str, kind: &str) -> Option<Mistake> 
         _ => return None,
     };
     let problem = || format!("is {:?}, {way}", rule.service.as_str());
-    (subject != TUNNEL_SERVICE).then(|| Mistake { subject: subject.into(), problem: problem() })
+    (subject != TUNNEL_SERVICE).then(|| Mistake::new(subject, problem()))
 }
 
 /// True if an option sets the TLS name for an HTTPS service, or if the service is no HTTP service.

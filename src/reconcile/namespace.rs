@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use crate::collections::inserted;
+use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, Service, is_status};
 use crate::model::Hostname;
 use crate::model::domain_filter;
-use crate::reconcile::canonical::{Mistake, Publication};
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::heritage;
 use crate::reconcile::operator_settings::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
@@ -124,12 +125,12 @@ pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Set
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
         let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
-        return Some(Mistake { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
+        return Some(Mistake::new("NAMESPACE_GUARD", problem));
     };
     let hostname = hostname_problem(operator, publication.hostname.as_str(), namespace);
-    let hostname = hostname.map(|problem| Mistake { subject: "NAMESPACE_DOMAINS".into(), problem });
+    let hostname = hostname.map(|problem| Mistake::new("NAMESPACE_DOMAINS", problem));
     let service = || problem(operator, publication, resource, namespace);
-    hostname.or_else(|| service().map(|problem| Mistake { subject: "NAMESPACE_GUARD".into(), problem }))
+    hostname.or_else(|| service().map(|problem| Mistake::new("NAMESPACE_GUARD", problem)))
 }
 
 /// The namespace in a `resource` label such as `ingress/shop/web`.

@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, Service, WantedRule};
 use crate::reconcile::Settings;
-use crate::reconcile::canonical::Mistake;
 
 /// The machine's own names in the hosts files of Kubernetes, Docker and the usual distributions. Names below
 /// `localhost` are not listed: [`own_port_problem`] matches them all, because many resolvers follow RFC 6761.
@@ -30,18 +30,16 @@ pub fn mistakes(
     settings: &Settings,
 ) -> impl Iterator<Item = Mistake> + use<> {
     let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
-    let ca_pool = ca_pool.map(|path| Mistake {
-        subject: OriginOption::CaPool.property().into(),
-        problem: format!(
+    let ca_pool = ca_pool.map(|path| {
+        let problem = format!(
             "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
              rules of all hostnames together; list only files that every cloudflared of the tunnel can read"
-        ),
+        );
+        Mistake::new(OriginOption::CaPool.property(), problem)
     });
     let service = own_port_problem(&rule.service, &settings.operator.own_addresses);
-    let service = service.map(|problem| Mistake {
-        subject: subject.into(),
-        problem: format!("is {:?}: {problem}", rule.service.as_str()),
-    });
+    let service =
+        service.map(|problem| Mistake::new(subject, format!("is {:?}: {problem}", rule.service.as_str())));
     ca_pool.into_iter().chain(service)
 }
 

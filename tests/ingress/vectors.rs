@@ -243,7 +243,8 @@ fn accused_option(rule: &Rule, json: &Value) -> Option<(&'static str, Value)> {
         properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
     };
     let read = OriginRequest::read(&text_of, &OriginRequest::default());
-    let bad: Vec<&str> = read.err().into_iter().flatten().map(|bad| bad.property).collect();
+    let mistakes = read.err().unwrap_or_default();
+    let bad: Vec<&str> = mistakes.iter().map(|mistake| &*mistake.subject).collect();
     let is_of_access = |name: &&str| name.starts_with("webhook/access-");
     let is_access_bad = bad.iter().any(is_of_access);
     let is_bad_property = |name: &str| bad.contains(&name) || is_access_bad && is_of_access(&name);

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::EndpointReader;
 use crate::ingress::access::ACCESS_PROPERTIES;
+use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginRequest, PathPattern, Service, WantedRule};
 use crate::model::TunnelId;
 use crate::model::access::SessionDuration;
@@ -13,7 +14,7 @@ use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
 use crate::reconcile::adopt;
-use crate::reconcile::canonical::{self, Mistake, RECORD_ONLY, RESOURCE_LABEL};
+use crate::reconcile::canonical::{self, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::gateway_route;
 use crate::reconcile::groups::RuleProperties;
 use crate::reconcile::permitted;
@@ -43,7 +44,7 @@ pub(super) struct UnreadableValue;
 
 impl PartReader<'_, '_> {
     pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> UnreadableValue {
-        self.mistakes.push(Mistake { subject: subject.into(), problem: problem.into() });
+        self.mistakes.push(Mistake::new(subject, problem));
         UnreadableValue
     }
 
@@ -114,7 +115,7 @@ impl PartReader<'_, '_> {
         let no_defaults = OriginRequest::default();
         let defaults = if is_record { &no_defaults } else { &settings.operator.origin_defaults };
         let origin_request = OriginRequest::read(&|name| part.text(name), defaults).map_err(|bad| {
-            self.mistakes.extend(bad.into_iter().map(Mistake::from));
+            self.mistakes.extend(bad);
             UnreadableValue
         });
         if text.is_empty() {
