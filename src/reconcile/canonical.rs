@@ -159,19 +159,11 @@ pub fn render(
 
 /// The canonical properties of a publication.
 pub fn properties_of(publication: &Publication) -> Vec<Property> {
-    let mut properties = match &publication.rule {
-        Some(rule) => properties_of_wanted(rule),
-        None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
-    };
-    properties.extend(wanted::properties(&publication.wanted_access));
-    properties
-}
-
-/// The canonical properties of a wanted rule.
-fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
-    let WantedRule { hostname: _, path, service, origin_request: options } = rule;
-    let mut properties = options.properties();
-    properties.push(Property::new(TUNNEL_SERVICE, service.as_str()));
-    properties.extend(path.as_ref().map(|path| Property::new(TUNNEL_PATH, path.as_str())));
+    let Publication { hostname: _, tunnel: _, rule, wanted_access } = publication;
+    let mut properties = wanted::properties(wanted_access);
+    properties.extend(rule.iter().flat_map(|rule| rule.origin_request.properties()));
+    let service = rule.as_ref().map_or(RECORD_ONLY, |rule| rule.service.as_str());
+    properties.push(Property::new(TUNNEL_SERVICE, service));
+    properties.extend(publication.path().map(|path| Property::new(TUNNEL_PATH, path)));
     properties
 }
