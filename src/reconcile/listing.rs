@@ -3,8 +3,6 @@
 //! Entries of ours are listed as [`records`] shows them to ExternalDNS. Only ExternalDNS knows the wanted state of the
 //! cluster, so no entry shows whether a rule of ours is as wanted.
 
-use std::cmp::Ordering;
-
 use miniserde::Serialize;
 use miniserde::ser::Fragment;
 
@@ -19,7 +17,7 @@ use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
-use crate::reconcile::snapshot::{OwnDigests, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname shown for a rule that has only a path.
@@ -98,15 +96,14 @@ impl EntryState {
 
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
-    let own = snapshot.own_digests();
     let unneeded = unneeded::unneeded(snapshot).into_iter();
     let left = unneeded.map(|one| unneeded_application(one.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
-    let foreign = ForeignEntries { snapshot, own: &own };
-    entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign.foreign_record(record, &tunnel)));
+    entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign_record(record, &tunnel, snapshot)));
     for (tunnel, present) in &snapshot.tunnels {
-        entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
+        let rules = present.document.rules().iter();
+        entries.extend(rules.filter_map(|rule| foreign_rule(tunnel, rule, snapshot)));
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
@@ -114,12 +111,9 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
         entry.protected_by = protectors.into_iter().map(Into::into).collect();
     }
     entries.extend(left);
-    entries.sort_unstable_by(by_hostname_and_path);
     entries
-}
-
-fn by_hostname_and_path(a: &Entry, b: &Entry) -> Ordering {
-    (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel))
+        .sort_unstable_by(|a, b| (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel)));
+    entries
 }
 
 fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
@@ -176,84 +170,76 @@ fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
     leading.filter_map(|(_, record)| Some((record, TunnelId::from_hostname(&record.content)?)))
 }
 
-struct ForeignEntries<'a> {
-    snapshot: &'a Snapshot,
-    own: &'a OwnDigests,
-}
-
-impl ForeignEntries<'_> {
-    /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
-    fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
-        let is_shown = |stamp: &Stamp| self.snapshot.served_by_released(record, stamp).is_none();
-        if !self.snapshot.operator().filter.matches(&record.name)
-            || self.snapshot.own_stamp(record).as_ref().is_some_and(is_shown)
-        {
+/// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
+fn foreign_record(record: &Record, tunnel: &TunnelId, snapshot: &Snapshot) -> Option<Entry> {
+    let is_shown = |stamp: &Stamp| snapshot.served_by_released(record, stamp).is_none();
+    if !snapshot.operator().filter.matches(&record.name)
+        || snapshot.own_stamp(record).as_ref().is_some_and(is_shown)
+    {
+        return None;
+    }
+    let stamp = Stamp::of(record);
+    let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
+    let mut state = EntryState::Foreign;
+    if let Some(present) = snapshot.tunnels.get(tunnel) {
+        let hostname = Hostname::parse(&record.name).ok();
+        if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
             return None;
         }
-        let stamp = Stamp::of(record);
-        let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
-        let mut state = EntryState::Foreign;
-        if let Some(present) = self.snapshot.tunnels.get(tunnel) {
-            let hostname = Hostname::parse(&record.name).ok();
-            if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
-                return None;
-            }
-            let mut rules = present.document.rules().iter();
-            if !record_only && !rules.any(|rule| matches_name(rule, &record.name)) {
-                state = EntryState::RecordWithoutRule;
-            }
+        let mut rules = present.document.rules().iter();
+        if !record_only && !rules.any(|rule| matches_name(rule, &record.name)) {
+            state = EntryState::RecordWithoutRule;
         }
-        Some(Entry {
-            service: record_only.then(|| RECORD_ONLY.into()),
-            tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
-            owner: stamp.map(|stamp| stamp.owner),
-            ..Entry::new(&record.name, None, state)
-        })
     }
-
-    /// The entry of a foreign rule. The catch-all has none, because it publishes nothing.
-    fn foreign_rule(&self, tunnel: &TunnelId, rule: &Rule) -> Option<Entry> {
-        let hostname = rule.folded_hostname();
-        let name = hostname::normalize(hostname);
-        let for_every_host = is_for_every_host(hostname);
-        let is_listed = if for_every_host {
-            rule.path().is_some()
-        } else {
-            self.snapshot.operator().filter.matches(&name) && !self.own.has(tunnel, rule)
-        };
-        if !is_listed {
-            return None;
-        }
-        let is_reached = for_every_host || self.is_reached(&name, tunnel);
-        let state = if is_reached { EntryState::Foreign } else { EntryState::RuleWithoutRecord };
-        Some(Entry {
-            service: Some(mask_userinfo(rule.service(), "://").into()),
-            tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
-            owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
-            ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)
-        })
-    }
-
-    /// True if a record of `hostname`, or of a name that the wildcard `hostname` matches, points to the tunnel. Also
-    /// true if the zone of the hostname was not read, because the record is then not known.
-    fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
-        if self.snapshot.zone_of(hostname).is_none() {
-            return true;
-        }
-        if let Some(domain) = hostname.strip_prefix("*.") {
-            return leads(self.snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
-        }
-        self.snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
-    }
-
-    /// The owner whose stamp claims the rule.
-    fn owner(&self, hostname: &str, digest: Digest) -> Option<Box<str>> {
-        let records = self.snapshot.zone_of(hostname)?.records_of(hostname);
-        let mut stamps = records.iter().filter_map(Stamp::of);
-        stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
-    }
+    Some(Entry {
+        service: record_only.then(|| RECORD_ONLY.into()),
+        tunnel: Some(snapshot.settings.name_of(tunnel).into()),
+        owner: stamp.map(|stamp| stamp.owner),
+        ..Entry::new(&record.name, None, state)
+    })
 }
 
+/// The entry of a foreign rule. The catch-all has none, because it publishes nothing.
+fn foreign_rule(tunnel: &TunnelId, rule: &Rule, snapshot: &Snapshot) -> Option<Entry> {
+    let hostname = rule.folded_hostname();
+    let name = hostname::normalize(hostname);
+    let for_every_host = is_for_every_host(hostname);
+    let is_listed = if for_every_host {
+        rule.path().is_some()
+    } else {
+        snapshot.operator().filter.matches(&name) && !snapshot.own_digests().has(tunnel, rule)
+    };
+    if !is_listed {
+        return None;
+    }
+    let is_reached = for_every_host || is_reached(&name, tunnel, snapshot);
+    let state = if is_reached { EntryState::Foreign } else { EntryState::RuleWithoutRecord };
+    Some(Entry {
+        service: Some(mask_userinfo(rule.service(), "://").into()),
+        tunnel: Some(snapshot.settings.name_of(tunnel).into()),
+        owner: owner_of(hostname, Digest::of(tunnel, rule.path()), snapshot),
+        ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)
+    })
+}
+
+/// True if a record of `hostname`, or of a name that the wildcard `hostname` matches, points to the tunnel. Also
+/// true if the zone of the hostname was not read, because the record is then not known.
+fn is_reached(hostname: &str, tunnel: &TunnelId, snapshot: &Snapshot) -> bool {
+    if snapshot.zone_of(hostname).is_none() {
+        return true;
+    }
+    if let Some(domain) = hostname.strip_prefix("*.") {
+        return leads(snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
+    }
+    snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
+}
+
+/// The owner whose stamp claims the rule.
+fn owner_of(hostname: &str, digest: Digest, snapshot: &Snapshot) -> Option<Box<str>> {
+    let records = snapshot.zone_of(hostname)?.records_of(hostname);
+    let mut stamps = records.iter().filter_map(Stamp::of);
+    stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
+}
 /// True if the rule takes requests for `name`, or for a name below a wildcard `name`. The catch-all does not count.
 fn matches_name(rule: &Rule, name: &str) -> bool {
     let hostname = rule.folded_hostname();
