@@ -21,35 +21,24 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
-/// A difference that applying the endpoint again would correct, and that no other property shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Drift {
-    /// The comment names a rule that does not exist, or its mark of an Access application is wrong.
-    Rule,
-    /// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.
-    Access,
-    /// The stamp does not name the namespace that has the hostname, although there is room.
-    Namespace,
-    /// A put of the rule would change which requests the rule answers.
-    Order,
-    /// A rule of the path is in a tunnel that the record does not point to.
-    Tunnel,
-    /// Cloudflare does not proxy the record.
-    Proxied,
-}
+/// A drift is a difference that applying the endpoint again would correct, and that no other property shows. Here the
+/// comment names a rule that does not exist, or its mark of an Access application is wrong.
+const RULE_DRIFT: &str = "rule";
 
-impl Drift {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Rule => "rule",
-            Self::Access => "access",
-            Self::Namespace => "namespace",
-            Self::Order => "order",
-            Self::Tunnel => "tunnel",
-            Self::Proxied => "proxied",
-        }
-    }
-}
+/// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.
+pub(super) const ACCESS_DRIFT: &str = "access";
+
+/// The stamp does not name the namespace that has the hostname, although there is room.
+const NAMESPACE_DRIFT: &str = "namespace";
+
+/// A put of the rule would change which requests the rule answers.
+const ORDER_DRIFT: &str = "order";
+
+/// A rule of the path is in a tunnel that the record does not point to.
+const TUNNEL_DRIFT: &str = "tunnel";
+
+/// Cloudflare does not proxy the record.
+const PROXIED_DRIFT: &str = "proxied";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but cloudflared checks Access only for rules \
      that require it: set webhook/access-required, -team-name and -aud-tag on each object";
@@ -98,11 +87,10 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
             let mut views = view.path_views();
             match view.lacks_namespace() {
                 Ok(false) => {}
-                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(Drift::Namespace)),
+                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(NAMESPACE_DRIFT)),
                 Err(of) => shown.notes.push(without_namespace(record, &of)),
             }
-            shown.unprotected +=
-                views.iter().filter(|of_path| of_path.drift.contains(&Drift::Access)).count();
+            shown.unprotected += views.iter().filter(|of_path| of_path.drift.contains(&ACCESS_DRIFT)).count();
             shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
         }
     }
@@ -244,7 +232,7 @@ struct RecordView<'a> {
 struct PathView<'a> {
     path: Option<&'a str>,
     properties: Vec<Property>,
-    drift: Vec<Drift>,
+    drift: Vec<&'static str>,
 }
 
 impl<'a> RecordView<'a> {
@@ -257,7 +245,7 @@ impl<'a> RecordView<'a> {
             let access = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
             let is_protected = self.meets_access_guard(hostname.as_ref());
-            let drift = if is_protected { Vec::new() } else { vec![Drift::Access] };
+            let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
             views.push(PathView { path: None, properties, drift });
         }
         let Some(hostname) = hostname else { return views };
@@ -266,11 +254,11 @@ impl<'a> RecordView<'a> {
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
         if views.is_empty() {
-            views.push(PathView { drift: vec![Drift::Rule], ..PathView::default() });
+            views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
         } else if self.is_incorrect(&hostname)
             && let Some(first) = views.first_mut()
         {
-            first.drift.push(Drift::Rule);
+            first.drift.push(RULE_DRIFT);
         }
         views
     }
@@ -311,12 +299,12 @@ impl<'a> RecordView<'a> {
             let protection = HostProtection::of(hostname, self.snapshot);
             let (properties, is_protected) = shown::properties_of_rule(rule, protection);
             (view.path, view.properties) = (rule.path(), properties);
-            view.drift.extend((!is_protected).then_some(Drift::Access));
-            view.drift.extend(self.needs_reordering(hostname, tunnel, rule).then_some(Drift::Order));
+            view.drift.extend((!is_protected).then_some(ACCESS_DRIFT));
+            view.drift.extend(self.needs_reordering(hostname, tunnel, rule).then_some(ORDER_DRIFT));
         }
         // During a move, another tunnel has a rule of the path.
         if rules.len() > 1 || !rules.iter().any(|rule| is_visited(&rule)) {
-            view.drift.push(Drift::Tunnel);
+            view.drift.push(TUNNEL_DRIFT);
         }
         view
     }
@@ -334,9 +322,8 @@ impl<'a> RecordView<'a> {
     }
 
     fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
-        drift.extend((!self.record.proxied).then_some(Drift::Proxied));
-        let labels: Vec<&str> = drift.iter().map(|one| one.label()).collect();
-        properties.extend((!labels.is_empty()).then(|| Property::new(DRIFT, labels.join(","))));
+        drift.extend((!self.record.proxied).then_some(PROXIED_DRIFT));
+        properties.extend((!drift.is_empty()).then(|| Property::new(DRIFT, drift.join(","))));
         properties.extend(wildcard::property(&self.record.name));
         let mut labels = Labels::default();
         labels.set(OWNER_LABEL, &self.stamp.owner);
