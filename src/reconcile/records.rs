@@ -83,7 +83,17 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
                 shown.notes.push(serves_only(record, rule));
                 continue;
             }
-            let view = RecordView { snapshot, marked_rules: &marked_rules, zone, record, stamp: &stamp };
+            // The webhook publishes no other names.
+            let Ok(hostname) = Hostname::parse(&record.name) else { continue };
+            let view = RecordView {
+                snapshot,
+                marked_rules: &marked_rules,
+                zone,
+                record,
+                stamp: &stamp,
+                hostname: &hostname,
+                protection: HostProtection::of(&hostname, snapshot),
+            };
             let mut views = view.path_views();
             match view.lacks_namespace() {
                 Ok(false) => {}
@@ -225,6 +235,8 @@ struct RecordView<'a> {
     zone: &'a ZoneSnapshot,
     record: &'a Record,
     stamp: &'a Stamp,
+    hostname: &'a Hostname,
+    protection: HostProtection<'a>,
 }
 
 /// The view of one path of a record, or of the record alone.
@@ -239,23 +251,20 @@ impl<'a> RecordView<'a> {
     /// One view for each path of ours, and one for a record without rules.
     fn path_views(&self) -> Vec<PathView<'a>> {
         let mut views = Vec::new();
-        let hostname = Hostname::parse(&self.record.name).ok();
         if self.stamp.claims.record_only {
-            let standing = |hostname| HostProtection::of(hostname, self.snapshot);
-            let access = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
+            let access = shown::of_record(self.protection);
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
-            let is_protected = self.meets_access_guard(hostname.as_ref());
-            let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
+            let is_refused = self.snapshot.operator().access_guard && self.protection.required(None).is_err();
+            let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
             views.push(PathView { path: None, properties, drift });
         }
-        let Some(hostname) = hostname else { return views };
-        let mut rules = self.snapshot.own_rules_of(&hostname, |_| true);
+        let mut rules = self.snapshot.own_rules_of(self.hostname, |_| true);
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
-        views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
+        views.extend(by_path.map(|rules| self.view_of_path(rules)));
         if views.is_empty() {
             views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
-        } else if self.is_incorrect(&hostname)
+        } else if self.is_incorrect()
             && let Some(first) = views.first_mut()
         {
             first.drift.push(RULE_DRIFT);
@@ -278,9 +287,8 @@ impl<'a> RecordView<'a> {
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
-    fn is_incorrect(&self, hostname: &Hostname) -> bool {
-        let is_protected =
-            HostProtection::of(hostname, self.snapshot).needs_mark(self.stamp.claims.is_protected);
+    fn is_incorrect(&self) -> bool {
+        let is_protected = self.protection.needs_mark(self.stamp.claims.is_protected);
         let existing = self.snapshot.existing_claims(&self.record.name, self.stamp);
         let claims = Claims { is_protected, ..existing };
         claims != self.stamp.claims && self.fits(claims, None)
@@ -291,34 +299,23 @@ impl<'a> RecordView<'a> {
     }
 
     /// The view of the rules of one path.
-    fn view_of_path(&self, hostname: &Hostname, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
+    fn view_of_path(&self, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
         let visited = TunnelId::from_hostname(&self.record.content);
         let is_visited = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == visited.as_ref();
         let mut view = PathView::default();
         if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {
-            let protection = HostProtection::of(hostname, self.snapshot);
-            let (properties, is_protected) = shown::properties_of_rule(rule, protection);
+            let marked_rules = self.marked_rules.get(tunnel);
+            let moves = marked_rules.is_some_and(|all| all.needs_reordering(self.hostname, rule.path()));
+            let (properties, is_protected) = shown::properties_of_rule(rule, self.protection);
             (view.path, view.properties) = (rule.path(), properties);
             view.drift.extend((!is_protected).then_some(ACCESS_DRIFT));
-            view.drift.extend(self.needs_reordering(hostname, tunnel, rule).then_some(ORDER_DRIFT));
+            view.drift.extend(moves.then_some(ORDER_DRIFT));
         }
         // During a move, another tunnel has a rule of the path.
         if rules.len() > 1 || !rules.iter().any(|rule| is_visited(&rule)) {
             view.drift.push(TUNNEL_DRIFT);
         }
         view
-    }
-
-    fn meets_access_guard(&self, hostname: Option<&Hostname>) -> bool {
-        !self.snapshot.operator().access_guard
-            || hostname
-                .is_some_and(|hostname| HostProtection::of(hostname, self.snapshot).required(None).is_ok())
-    }
-
-    fn needs_reordering(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {
-        self.marked_rules
-            .get(tunnel)
-            .is_some_and(|marked_rules| marked_rules.needs_reordering(hostname, rule.path()))
     }
 
     fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
