@@ -131,10 +131,7 @@ fn refuse_together(candidates: &mut [Candidate]) {
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
     for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
-        if on_host.len() > limits::HOSTNAME_PATHS_MAX {
-            refuse_excess(on_host);
-        }
-        let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
+        let mut causes = excesses(on_host);
         for at_path in on_host.chunk_by_mut(is_one_path) {
             let mut pairs = at_path.array_windows();
             if pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint)) {
@@ -150,16 +147,19 @@ fn refuse_together(candidates: &mut [Candidate]) {
     }
 }
 
-/// Makes the endpoints of an object invalid if there are too many for the hostname.
-fn refuse_excess(on_host: &mut [Candidate]) {
-    let objects = on_host.iter().map(|one| resource_of(&one.endpoint).into());
-    let mut objects: Vec<Box<str>> = objects.collect();
+/// The problems of the objects with too many paths of the hostname.
+fn excesses(on_host: &[Candidate]) -> BTreeMap<Box<str>, String> {
+    let mut objects: Vec<&str> = on_host.iter().map(|one| resource_of(&one.endpoint)).collect();
     objects.sort_unstable();
-    let excess = objects.chunk_by(|one, other| one == other);
-    let excess = excess.filter(|same| same.len() > limits::HOSTNAME_PATHS_MAX);
-    let problems = excess.filter_map(|same| Some((same.first()?.clone(), too_many_paths(same.len()))));
-    let problems: BTreeMap<Box<str>, String> = inserted(problems);
-    invalidate(on_host, |endpoint| problems.get(resource_of(endpoint)));
+    let most = limits::HOSTNAME_PATHS_MAX;
+    let excesses = objects.chunk_by(|one, other| one == other).filter(|same| same.len() > most);
+    inserted(excesses.filter_map(|same| {
+        let problem = format!(
+            "the object has {} paths of the hostname: use at most {most}; a record's comment has room for fewer",
+            same.len()
+        );
+        Some(((*same.first()?).into(), problem))
+    }))
 }
 
 /// Makes each valid endpoint invalid for which `problem` finds a problem.
@@ -191,13 +191,6 @@ pub fn is_excluded(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
 }
 
-fn too_many_paths(count: usize) -> String {
-    format!(
-        "the object has {count} paths of the hostname: use at most {}; a record's comment has room for fewer",
-        limits::HOSTNAME_PATHS_MAX
-    )
-}
-
 fn too_long() -> String {
     format!(
         "the endpoint has more than {} bytes, and the webhook reads at most {}: shorten the object's annotations",
@@ -221,16 +214,8 @@ fn sort(candidates: &mut Vec<Candidate>) {
 }
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {
-    let Endpoint {
-        dns_name,
-        targets,
-        record_type: _,
-        set_identifier,
-        record_ttl: _,
-        labels,
-        provider_specific,
-    } = endpoint;
-    (dns_name, set_identifier, labels.value(RESOURCE_LABEL), provider_specific, targets, labels)
+    let Endpoint { dns_name: _, targets, set_identifier, labels, provider_specific, .. } = endpoint;
+    (set_identifier, labels.value(RESOURCE_LABEL), provider_specific, targets, labels)
 }
 
 #[cfg(test)]
