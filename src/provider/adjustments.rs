@@ -51,9 +51,11 @@ pub fn adjust(
             return;
         }
         let added = match is_whole {
-            true if is_late() && endpoint.is_address_or_cname() => adjuster.add_late(&endpoint),
+            true if is_late() && endpoint.is_address_or_cname() => {
+                adjuster.add_unread(&endpoint, adjust::OUT_OF_TIME)
+            }
             true => adjuster.add(&endpoint),
-            false => adjuster.add_too_long(&endpoint),
+            false => adjuster.add_unread(&endpoint, &adjust::too_long()),
         };
         kept += added;
         if added == 0 {

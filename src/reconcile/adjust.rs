@@ -16,7 +16,7 @@ use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
     Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
-use crate::reconcile::endpoint_reader::EndpointReader;
+use crate::reconcile::endpoint_reader::{self, EndpointReader};
 use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
@@ -63,17 +63,9 @@ impl<'s> Adjuster<'s> {
         self.extend(read)
     }
 
-    /// Adds an endpoint as invalid, because no time is left to read it. A missing endpoint would count as not wanted.
-    pub fn add_late(&mut self, endpoint: &Endpoint) -> usize {
-        self.add_unread(endpoint, OUT_OF_TIME)
-    }
-
-    /// Adds an endpoint as invalid that is too long to be read. An endpoint whose type was not read may be ours.
-    pub fn add_too_long(&mut self, endpoint: &Endpoint) -> usize {
-        self.add_unread(endpoint, &too_long())
-    }
-
-    fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> usize {
+    /// Adds an endpoint as invalid that is not read. A missing endpoint would count as not wanted, and an endpoint whose
+    /// type was not read may be ours.
+    pub fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> usize {
         let is_ours = endpoint.is_address_or_cname() || endpoint.record_type.is_empty();
         let read = is_ours.then(|| self.reader.unread(endpoint, problem));
         self.extend(read)
@@ -191,15 +183,13 @@ pub fn is_excluded(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
 }
 
-fn too_long() -> String {
-    format!(
-        "the endpoint has more than {} bytes, and the webhook reads at most {}: shorten the object's annotations",
-        limits::ENDPOINT_JSON_MAX_BYTES,
-        limits::ENDPOINT_MAX_BYTES
-    )
+/// The problem of an endpoint that is too long to be read.
+pub fn too_long() -> String {
+    endpoint_reader::too_long(format_args!("more than {}", limits::ENDPOINT_JSON_MAX_BYTES))
 }
 
-const OUT_OF_TIME: &str =
+/// The problem of an endpoint that no time is left to read.
+pub const OUT_OF_TIME: &str =
     "ExternalDNS's request was too large to read in time: look for an object with many long annotations";
 
 /// Sorts candidates and removes duplicates, such as those from the A and the AAAA of one object.

@@ -7,6 +7,7 @@ mod part_reader;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use self::part_reader::PartReader;
 use crate::ingress::PathPattern;
@@ -63,8 +64,9 @@ impl<'s> EndpointReader<'s> {
         if !endpoint.is_address_or_cname() {
             return Vec::new();
         }
-        if let Some(problem) = oversize(endpoint) {
-            return vec![self.unread(endpoint, &problem)];
+        let bytes = endpoint.text_bytes();
+        if bytes > limits::ENDPOINT_MAX_BYTES {
+            return vec![self.unread(endpoint, &too_long(bytes))];
         }
         if let Some(text) = endpoint.property(INVALID) {
             return vec![self.still_invalid(endpoint, text)];
@@ -301,27 +303,21 @@ fn invalid(
 }
 
 /// The problem of an endpoint that is too large to be read.
-fn oversize(endpoint: &Endpoint) -> Option<String> {
-    let bytes = endpoint.text_bytes();
-    (bytes > limits::ENDPOINT_MAX_BYTES).then(|| {
-        format!(
-            "the endpoint has {bytes} bytes, and the webhook reads at most {}: shorten the object's annotations",
-            limits::ENDPOINT_MAX_BYTES
-        )
-    })
+pub(super) fn too_long(bytes: impl fmt::Display) -> String {
+    let most = limits::ENDPOINT_MAX_BYTES;
+    format!(
+        "the endpoint has {bytes} bytes, and the webhook reads at most {most}: shorten the object's annotations"
+    )
 }
 
 fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<String> {
-    let most =
-        named.iter().map(|part| part.properties.len()).max().unwrap_or_default().max(base.properties.len());
-    if named.len() > limits::ENDPOINT_GROUPS_MAX {
-        let maximum = limits::ENDPOINT_GROUPS_MAX;
+    let maximum = limits::ENDPOINT_GROUPS_MAX;
+    if named.len() > maximum {
         return Some(format!("the object has more than {maximum} groups of properties: use fewer"));
     }
-    (most > limits::ENDPOINT_PROPERTIES_MAX).then(|| {
-        let maximum = limits::ENDPOINT_PROPERTIES_MAX;
-        format!("the object has {most} properties for one rule: use at most {maximum}")
-    })
+    let maximum = limits::ENDPOINT_PROPERTIES_MAX;
+    let most = named.iter().chain([base]).map(|part| part.properties.len()).max().unwrap_or_default();
+    (most > maximum).then(|| format!("the object has {most} properties for one rule: use at most {maximum}"))
 }
 
 /// The beginning of `text`, of at most `max_bytes`.

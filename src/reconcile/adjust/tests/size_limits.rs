@@ -12,7 +12,7 @@ fn what_there_is_no_time_for_is_answered_unread() {
     let mut adjuster = Adjuster::new(&settings, None);
     let [first, others @ ..] = &endpoints;
     adjuster.add(first);
-    others.iter().for_each(|endpoint| _ = adjuster.add_late(endpoint));
+    others.iter().for_each(|endpoint| _ = adjuster.add_unread(endpoint, OUT_OF_TIME));
     let adjusted = adjuster.finish().endpoints;
     let found: Vec<(&str, bool)> =
         adjusted.iter().map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some())).collect();
