@@ -10,7 +10,7 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::Note;
 use crate::reconcile::canonical::{Candidate, Intent, RECORD_ONLY, have_same_path, path_of, resource_of};
 use crate::reconcile::property_name::{INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
@@ -53,27 +53,36 @@ fn is_wildcard(dns_name: &str) -> bool {
 /// Marks unpublished wildcards without the property as left out. If their object has a published path of the wildcard,
 /// they become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted.
 pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
-    let claim = |endpoint: &Endpoint| PathClaim::of(endpoint, snapshot);
+    let own = |endpoint: &Endpoint| {
+        snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
+    };
+    let is_published = |endpoint: &Endpoint| {
+        let path = path_of(&endpoint.set_identifier);
+        snapshot
+            .is_some_and(|snapshot| own(endpoint).iter().any(|own| snapshot.claims_path(&own.stamp, path)))
+    };
+    let is_named = |endpoint: &Endpoint| {
+        own(endpoint).iter().any(|own| own.stamp.resource.as_deref() == Some(resource_of(endpoint)))
+    };
     let unasked = candidates.iter().filter(|one| one.intent.unasked_wildcard).map(|one| &one.endpoint);
     let holders: BTreeSet<_> =
-        unasked.filter(|endpoint| claim(endpoint) == PathClaim::Claimed).map(object).collect();
+        unasked.filter(|endpoint| is_published(endpoint) || is_named(endpoint)).map(object).collect();
     let mut left_out = Vec::new();
     for at_path in candidates.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
         let is_asked = !at_path.iter().all(|one| one.intent.unasked_wildcard);
         let unasked = at_path.iter_mut().filter(|one| one.intent.unasked_wildcard);
         for Candidate { endpoint, intent, is_left_out } in unasked {
-            let problem = match claim(endpoint) {
-                PathClaim::Claimed => continue,
-                PathClaim::Unread => NOT_READ,
-                PathClaim::Free if !holders.contains(&object(endpoint)) => {
-                    if !is_asked {
-                        add(&mut left_out, endpoint, *intent, false);
-                    }
-                    *is_left_out = true;
-                    continue;
+            if is_published(endpoint) {
+                continue;
+            }
+            if snapshot.is_some() && !holders.contains(&object(endpoint)) {
+                if !is_asked {
+                    add(&mut left_out, endpoint, *intent, false);
                 }
-                PathClaim::Free | PathClaim::BesideOwn => OTHER_PATH_PUBLISHED,
-            };
+                *is_left_out = true;
+                continue;
+            }
+            let problem = if snapshot.is_some() { OTHER_PATH_PUBLISHED } else { NOT_READ };
             let problem = endpoint.property(INVALID).unwrap_or(problem).to_owned();
             endpoint.provider_specific = vec![Property::new(INVALID, problem)];
             intent.unasked_wildcard = false;
@@ -96,35 +105,6 @@ pub(super) fn keep(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
         endpoint.provider_specific.sort_unstable();
     }
     public
-}
-
-/// The claim of our stamps on the path of a wildcard's endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PathClaim {
-    /// A stamp of ours names the endpoint's path.
-    Claimed,
-    /// A stamp of ours names the endpoint's object, but not the endpoint's path.
-    BesideOwn,
-    Free,
-    /// No stamp was read.
-    Unread,
-}
-
-impl PathClaim {
-    fn of(endpoint: &Endpoint, snapshot: Option<&Snapshot>) -> Self {
-        let Some(snapshot) = snapshot else { return Self::Unread };
-        let path = path_of(&endpoint.set_identifier);
-        let mut claim = Self::Free;
-        for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
-            if snapshot.claims_path(&stamp, path) {
-                return Self::Claimed;
-            }
-            if stamp.resource.as_deref() == Some(resource_of(endpoint)) {
-                claim = Self::BesideOwn;
-            }
-        }
-        claim
-    }
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
