@@ -1,7 +1,9 @@
 //! `ADOPT`: decides which foreign records, rules and applications may be taken over when ExternalDNS asks for them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::collections::inserted;
 use crate::reconcile::stamp::Stamp;
 
 const OWNER: &str = "owner=";
@@ -88,17 +90,9 @@ impl fmt::Display for Need {
 
 /// The smallest value of `ADOPT` that meets all of `needs`.
 pub fn smallest(needs: &[Need]) -> Box<str> {
-    if needs.contains(&Need::All) {
-        return Need::All.to_string().into();
-    }
-    let mut words: Vec<String> = Vec::new();
-    for need in needs {
-        let word = need.to_string();
-        if !words.contains(&word) {
-            words.push(word);
-        }
-    }
-    words.join(",").into()
+    let needs = if needs.contains(&Need::All) { &[Need::All] } else { needs };
+    let words: BTreeSet<String> = inserted(needs.iter().map(Need::to_string));
+    words.into_iter().collect::<Vec<_>>().join(",").into()
 }
 
 #[cfg(test)]
