@@ -64,16 +64,13 @@ impl Heritage {
     }
 }
 
-/// A TXT record of ExternalDNS's registry, with its parsed content.
-type RegistryRecord<'a> = (&'a Record, Heritage);
-
-/// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone.
+/// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone, as parsed.
 /// `seen` are the names of such records in the request.
 pub(super) fn records_of<'a>(
     zone: &'a ZoneSnapshot,
     seen: &[Box<str>],
     record: &Record,
-) -> Vec<RegistryRecord<'a>> {
+) -> Vec<(&'a Record, Heritage)> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }

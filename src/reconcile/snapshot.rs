@@ -274,17 +274,18 @@ impl Snapshot {
     pub fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
         let records =
             self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
-        let own = records.filter_map(|(zone, record)| Some((zone, record, self.own_stamp(record)?)));
-        let at_home = own.filter(|(zone, record, _)| self.is_zone_of(zone, &record.name));
-        at_home.map(|(zone, record, stamp)| OwnRecord { zone, record, stamp })
+        let own = records
+            .filter_map(|(zone, record)| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }));
+        own.filter(|own| self.is_zone_of(own.zone, &own.record.name))
     }
 
     /// Our records of `name`.
     pub fn own_records_of(&self, name: &str) -> Vec<OwnRecord<'_>> {
         let Some(zone) = self.zone_of(name) else { return Vec::new() };
         let records = zone.records_of(name).iter();
-        let own = records.filter_map(|record| Some((record, self.own_stamp(record)?)));
-        own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
+        records
+            .filter_map(|record| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }))
+            .collect()
     }
 
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
@@ -317,8 +318,7 @@ impl Snapshot {
     /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take
     /// over.
     pub(super) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
-        let own = self.own_records_of(name).into_iter().map(|own| own.stamp);
-        let own: Vec<Stamp> = own.collect();
+        let own: Vec<Stamp> = self.own_records_of(name).into_iter().map(|own| own.stamp).collect();
         if !own.is_empty() {
             return own;
         }
