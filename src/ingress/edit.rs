@@ -300,6 +300,12 @@ fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRul
             list.insert(position, slot);
             hosts.insert(position, &wanted.hostname);
         }
+        (Some(present), Some((position, moved))) if moved.is_empty() => {
+            let position = position - usize::from(position > present);
+            list.remove(present);
+            list.insert(position, slot);
+            hosts.shift(present, position);
+        }
         // Only a present rule has no placement.
         (present, placement) => {
             insert(list, present, slot, placement.unwrap_or_default());

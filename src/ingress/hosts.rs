@@ -46,6 +46,14 @@ impl HostIndex {
         self.add(position, hostname.as_str());
     }
 
+    /// Moves the rule at `from` to `to`, counted without that rule.
+    pub(super) fn shift(&mut self, from: usize, to: usize) {
+        for position in &mut self.positions {
+            let without = *position - usize::from(*position > from);
+            *position = if *position == from { to } else { without + usize::from(without >= to) };
+        }
+    }
+
     fn add(&mut self, position: usize, folded: &str) {
         let numbers = match HostPattern::of(folded) {
             HostPattern::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
@@ -89,16 +97,23 @@ mod tests {
     proptest! {
         /// A list of thousands is edited thousands of times, and its positions are found once.
         #[test]
-        fn after_each_insertion_the_positions_are_those_of_the_list(
-            inserted in prop::collection::vec((any::<prop::sample::Index>(), 0..5_usize), 1..24),
+        fn after_each_edit_the_positions_are_those_of_the_list(
+            edits in prop::collection::vec((any::<[prop::sample::Index; 2]>(), 0..7_usize), 1..24),
         ) {
             let names = ["a.example.com", "b.example.com", "c.example.com", "*.example.com", "*.b.com"];
             let mut list: Vec<&str> = names.to_vec();
             let mut hosts = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
-            for (position, name) in inserted {
-                let position = position.index(list.len() + 1);
-                list.insert(position, names[name]);
-                hosts.insert(position, &hostname(names[name]));
+            for ([from, to], name) in edits {
+                if let Some(name) = names.get(name) {
+                    let position = to.index(list.len() + 1);
+                    list.insert(position, name);
+                    hosts.insert(position, &hostname(name));
+                } else {
+                    let (from, to) = (from.index(list.len()), to.index(list.len()));
+                    let moved = list.remove(from);
+                    list.insert(to, moved);
+                    hosts.shift(from, to);
+                }
                 let fresh = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
                 for name in names {
                     prop_assert_eq!(hosts.near(name), fresh.near(name), "{}", name);

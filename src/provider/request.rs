@@ -85,7 +85,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.memory.tries = self.memory.tries.max(usize::from(result.has_written));
+            self.memory.tries = self.memory.tries.max(usize::from(result.has_begun));
             self.remember(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {

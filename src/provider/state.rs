@@ -34,7 +34,7 @@ pub(super) struct WriteMemory {
     pub(super) targets: WriteTargets,
     /// The number of the turn. Each number begins a thousand hostnames later.
     pub(super) turn: usize,
-    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote something.
+    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote a part of one.
     pub(super) tries: usize,
     /// The hostnames whose record was created, or may have been, for rules that are not all written.
     pub(super) new_records: BTreeSet<Box<str>>,

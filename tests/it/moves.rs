@@ -351,24 +351,31 @@ fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
     assert!(seen.iter().all(|(_, got)| !got.contains("open")), "{seen:?}");
 }
 
-/// The order of rules does not know that the foreign expression matches all below it, so our rule would be behind.
+/// The order of rules does not know that the foreign rule takes all requests of ours, so our rule would be behind.
 #[test]
 fn a_path_with_a_login_does_not_move_behind_an_open_foreign_expression() {
     let host = "x.example.org";
-    let prefix = ("tunnel-path-prefix", "/admin/metrics");
-    let expression = ("tunnel-path", "^/admin/metrics$");
-    for (path, theirs) in
-        [(prefix, "^/admin"), (prefix, "^/admin.*"), (prefix, "^/admin/"), (expression, "^/admin(/|$)")]
-    {
+    let prefix = Some(("tunnel-path-prefix", "/admin/metrics"));
+    let expression = Some(("tunnel-path", "^/admin/metrics$"));
+    for (path, (their_host, theirs)) in [
+        (prefix, (host, "^/admin")),
+        (prefix, (host, "^/admin.*")),
+        (prefix, (host, "^/admin/")),
+        (expression, (host, "^/admin(/|$)")),
+        (None, ("*.example.org", "^/admin(/|$)")),
+        (Some(("tunnel-path-prefix", "/admin")), ("*.example.org", "^/admin/metrics(/|$)")),
+        (prefix, ("*", "^/admin")),
+    ] {
         let asks = |tunnel: &str| {
             let login = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
-            let rule = [("tunnel-service", "http://web:80"), path, ("tunnel", tunnel)];
-            endpoint_of("ingress/shop/web", host, &[&rule[..], &login].concat())
+            let rule = [("tunnel-service", "http://web:80"), ("tunnel", tunnel)];
+            let rule: Vec<_> = rule.into_iter().chain(path).chain(login).collect();
+            endpoint_of("ingress/shop/web", host, &rule)
         };
         let mut simulation = simulation(&[0]);
         simulation.run_to_rest(&[asks("home")]).expect("published");
         let document = json!({"ingress": [
-            {"hostname": host, "path": theirs, "service": "http://theirs:80"},
+            {"hostname": their_host, "path": theirs, "service": "http://theirs:80"},
             {"service": "http_status:404"},
         ]});
         simulation.account.cloudflare().put_configuration("office", &document.to_string()).expect("taken");
@@ -377,6 +384,6 @@ fn a_path_with_a_login_does_not_move_behind_an_open_foreign_expression() {
             simulation.pass(60);
         }
         let visit = simulation.account.cloudflare().visit(host, "/admin/metrics");
-        assert!(!visit.is_served(), "{path:?} {theirs}: {visit}");
+        assert!(!visit.is_served(), "{path:?} {their_host} {theirs}: {visit}");
     }
 }

@@ -376,3 +376,28 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass_beside_
     }
     assert_eq!(harness.service_at("zz.example.org", "/"), "http://shop:80");
 }
+
+/// Beside a hostname of a zone that cannot be written, which each request leaves, each of the first two requests
+/// completes a thousand hostnames.
+#[test]
+fn the_third_request_that_runs_out_of_time_is_gone_on_with_too() {
+    let harness = roomy();
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
+    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let mut wanted = shops("example.com", 4 * CHANGED_HOSTNAMES_MAX - 100);
+    wanted.push(published("a.example.org", "http://shop:80"));
+    for nth in 1..=4 {
+        if nth == 3 {
+            let slow = Arc::clone(&clock);
+            let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
+            harness.cloudflare.edit_after(batch, 1, move |_| slow.put_ahead(LONG));
+        }
+        assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+        clock.put_ahead(Duration::from_secs(60));
+    }
+    assert_eq!(harness.cnames().len(), served(&harness, "example.com"));
+}

@@ -21,8 +21,8 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
     /// Work remains that no refusal shows: other pieces beside a refused rule.
     pub(in crate::provider) is_unfinished: bool,
-    /// A piece was written.
-    pub(in crate::provider) has_written: bool,
+    /// A part of a hostname was written, and not all of it.
+    pub(in crate::provider) has_begun: bool,
     pub(in crate::provider) ending: Ending,
 }
 
@@ -64,7 +64,10 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn into_result(self) -> RunResult {
-        RunResult { has_written: !self.written.is_empty(), ..self.result }
+        let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.fingerprint());
+        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
+        let has_begun = left.any(|host| steps(host).any(is_written));
+        RunResult { has_begun, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, hostname: &str) -> bool {

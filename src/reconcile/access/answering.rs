@@ -59,7 +59,7 @@ impl HostProtection<'_> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
-        let domain = hostname.as_str().trim_start_matches("*.");
+        let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
         let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
@@ -70,8 +70,10 @@ impl HostProtection<'_> {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
                 let mut closed = closed
                     .filter(|one| one.requires_access() && protection.own_covering(one.path()).is_empty());
-                is_open(rule)
-                    && closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)))
+                let is_own = own.has(tunnel, rule);
+                let is_answered =
+                    |one| published.iter().any(|ours| is_answered_by(ours, (rule, is_own), one));
+                is_open(rule) && closed.any(|one| !is_answered(one))
             })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
         })
@@ -79,17 +81,16 @@ impl HostProtection<'_> {
 }
 
 /// True if the publication's rule takes the common requests of `open` and `closed`, and precedes `open` or is to open.
+/// `open` comes with whether it is ours.
 fn is_answered_by(
     Publication { hostname, rule, wanted_access, .. }: &Publication,
-    open: &Rule,
+    (open, is_own): (&Rule, bool),
     closed: &Rule,
 ) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);
-    // A rule for more names comes later, and so does a rule of the same hostname that is known to be for more paths.
-    let comes_first = match open.has_hostname(hostname) {
-        true => open.matches_all(hostname.as_str(), path),
-        false => open.may_match(hostname.as_str(), path),
-    };
+    // A rule that is known to take all requests of the publication comes later, and so does a rule of ours for more names.
+    let is_own_wider = || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path);
+    let comes_first = open.matches_all(hostname.as_str(), path) || is_own_wider();
     let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
     takes_all && (*wanted_access == WantedAccess::Open || rule.is_some() && comes_first)
 }
