@@ -312,6 +312,14 @@ fn lists_and_expressions_exclude_each_other() {
     assert!(mistake(&variables).contains("keep the expressions or the lists"));
 }
 
+/// It is no path, so the limits of paths do not hold for it.
+#[test]
+fn an_expression_of_domains_may_be_long() {
+    let names: Vec<String> = (0..100).map(|number| format!("app-{number}\\.example\\.com")).collect();
+    let expression = format!("^({})$", names.join("|"));
+    assert!(read(&with("REGEXP_DOMAIN_FILTER", &expression)).is_ok(), "{} bytes", expression.len());
+}
+
 #[test]
 fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
     let config = read(&with("SERVER_PORT", "tcp://10.0.0.1:8889")).expect("it is no mistake");

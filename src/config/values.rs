@@ -12,7 +12,8 @@ use super::proxy;
 use super::reader::Reader;
 use crate::cloudflare::{self, BaseUrl, CREATE_TOKEN, Credentials, Proxy};
 use crate::ingress::origin_option::{Mistake, check_absolute};
-use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service};
+use crate::ingress::path::scanner;
+use crate::ingress::{OriginOption, OriginRequest, Service};
 use crate::limits;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
@@ -122,7 +123,7 @@ impl<'a> Reader<'a> {
     /// Both Go and this program have to accept the expression, because one that Go rejects would end ExternalDNS.
     fn expression(&mut self, variable: &str) -> Option<Regex> {
         self.parsed(variable, |text| {
-            PathPattern::parse(text)?;
+            scanner::check(text)?;
             Regex::new(text).map_err(|error| error.to_string())
         })
     }

@@ -5,7 +5,7 @@
 //! This program cannot ask Go, so it accepts only the syntax that Go and `regex-lite` read alike. Every expression
 //! outside that syntax has a plainer spelling.
 
-mod scanner;
+pub(crate) mod scanner;
 pub(super) mod shape;
 
 pub use shape::may_share;
@@ -243,8 +243,8 @@ mod tests {
             (r"\Z", 2, r"`\Z` is not supported"),
             (r"\x41", 2, r"`\x` is not supported"),
             (r"[\b]", 3, r"`\b` is not supported"),
-            ("a\tb", 2, r"a path must not contain '\t'"),
-            ("[\n]", 2, r"a path must not contain '\n'"),
+            ("a\tb", 2, r"an expression must not contain '\t'"),
+            ("[\n]", 2, r"an expression must not contain '\n'"),
         ] {
             let error = PathPattern::parse(text).expect_err(text);
             assert!(error.starts_with(&format!("at character {position}: {problem}")), "{text}: {error}");

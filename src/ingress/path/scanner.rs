@@ -20,7 +20,7 @@ const BRACE: &str = "a brace that is no count such as `{2,3}`: write `\\{` or `\
 const BRACKET: &str = "a bracket out of place: write `\\[` or `\\]` for the character";
 
 /// Checks the whole expression. A problem begins with its position, counted in characters from 1.
-pub(super) fn check(text: &str) -> Result<(), String> {
+pub(crate) fn check(text: &str) -> Result<(), String> {
     let mut scanner = Scanner { characters: text.chars().peekable(), position: 0 };
     scanner.expression().map_err(|problem| format!("at character {}: {problem}", scanner.position))
 }
@@ -199,5 +199,5 @@ fn repeated_too_often() -> String {
 }
 
 fn control(character: char) -> String {
-    format!("a path must not contain {character:?}")
+    format!("an expression must not contain {character:?}")
 }

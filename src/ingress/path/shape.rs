@@ -163,14 +163,20 @@ fn literal_character(characters: &mut Chars<'_>) -> Option<Option<char>> {
     })
 }
 
-/// True if there is a `|` outside every group, so that the text before it does not apply after it.
+/// True if there is a `|` outside every group, so that the text before it does not apply after it; also if a class makes
+/// that doubtful, because Go's expressions may have brackets in it.
 fn has_top_level_alternation(text: &str) -> bool {
+    if !text.contains('|') {
+        return false;
+    }
     let mut depth = 0_usize;
     let mut is_in_class = false;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match character {
             '\\' => drop(characters.next()),
+            '[' if is_in_class => return true,
+            '[' if characters.as_str().trim_start_matches('^').starts_with(']') => return true,
             '[' => is_in_class = true,
             ']' => is_in_class = false,
             '(' if !is_in_class => depth += 1,
@@ -229,6 +235,8 @@ mod tests {
             (Some("^/ap(/|$)"), Some("^/ap$"), true),
             (Some("^/ap(/|$)"), Some("^/api"), false),
             (Some("^/ap(/|$)"), Some("^/a"), true),
+            (Some("^/a[](]|/b"), Some("^/b"), true),
+            (Some("^/a[[:alpha:](]|/b"), Some("^/b"), true),
         ] {
             assert_eq!(super::may_share(one, other), may_share, "{one:?} {other:?}");
             assert_eq!(super::may_share(other, one), may_share, "{other:?} {one:?}");
