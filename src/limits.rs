@@ -22,7 +22,7 @@ pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(14);
 /// With less time no write would ever begin: see `WRITE_TIME_MIN`.
 pub const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
-/// A write does not begin with less time left, because its answer could not be awaited.
+/// A step of a plan does not begin with less time left, because its answer could not be awaited.
 pub const WRITE_TIME_MIN: Duration = Duration::from_millis(1500);
 
 // Bodies of requests, in a container of 64 MiB. Only one large body is in memory at a time. The body and the endpoints

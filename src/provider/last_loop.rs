@@ -50,7 +50,7 @@ pub(super) struct Wildcards {
     logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
 }
 
-/// The result of the last request of changes. Hostnames are fingerprints.
+/// The result of the last request of changes.
 #[derive(Debug, Default)]
 pub(super) struct LastRequest {
     /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused

@@ -1,4 +1,4 @@
-//! The memory of this process from one request to the next. It is lost with the process, and each part is bounded: no
+//! Parts of the memory of this process from one request to the next; docs/how-it-works.md lists all. It is lost with the process, and each part is bounded: no
 //! part grows with the number of loops.
 
 mod alternations;

@@ -1,4 +1,4 @@
-//! One hostname before anything is written, with everything that is taken over.
+//! One hostname before anything is written; `adoption.rs` adds what is taken over.
 
 mod adoption;
 pub(super) mod comment;
