@@ -6,6 +6,7 @@ mod check;
 mod finding;
 mod healthcheck;
 mod list;
+mod report;
 mod status;
 mod table;
 mod tunnel;
@@ -25,42 +26,12 @@ use crate::logging;
 use crate::reconcile::listing::listing;
 
 pub use healthcheck::healthcheck;
+pub use report::{Layout, Report};
 pub use status::status;
 
 /// The pause before a dry run looks again for a missing tunnel. If the command ended instead, Kubernetes would restart
 /// the init container at growing intervals, and its pod would count as crashing.
 const DRY_RUN_PAUSE: Duration = Duration::from_secs(60);
-
-/// How a command prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// One JSON document on one line.
-    Json,
-    /// A line for each row, for other programs.
-    Lines,
-    /// Rows for a person, with each long text below its row.
-    Terminal,
-}
-
-/// The result of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The output on stdout: a table, or one JSON document.
-    pub text: String,
-    /// True if nothing failed.
-    pub is_success: bool,
-}
-
-impl Report {
-    fn json(document: &impl miniserde::Serialize, is_success: bool) -> Self {
-        Self { text: miniserde::json::to_string(document) + "\n", is_success }
-    }
-
-    /// A line for each row.
-    fn table(rows: &[Vec<String>], is_success: bool) -> Self {
-        Self { text: table::render(rows), is_success }
-    }
-}
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure. `say` gets each row as soon as it is known; the report has the text below the rows.

@@ -3,7 +3,8 @@
 use miniserde::Serialize;
 use miniserde::ser::Fragment;
 
-use super::{Layout, Report, table};
+use super::report::{Layout, Report};
+use super::table;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FindingStatus {

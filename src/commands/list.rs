@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use miniserde::{Serialize, json};
 
-use super::Report;
+use super::report::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::model::Endpoint;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use miniserde::json;
 
 use super::healthcheck::ask;
-use super::{Layout, Report, table};
+use super::report::{Layout, Report};
+use super::table;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::text::percent_encoded;

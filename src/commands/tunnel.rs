@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use miniserde::Serialize;
 
-use super::Report;
+use super::report::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;

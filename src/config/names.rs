@@ -1,6 +1,6 @@
 //! Knows the names of settings and of their flags, and recognises misspelled names.
 
-use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind};
+use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind};
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::endpoint::annotation_of;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::Variables;
+use super::setting::Variables;
 use crate::cloudflare::{BaseUrl, Proxy};
 use crate::model::domain_filter::entry_matches;
 

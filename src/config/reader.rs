@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{is_injected, unknown_variable, variables};
-use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
+use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
 use crate::model::text::{nearest, quoted, seconds_in};
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
