@@ -117,6 +117,8 @@ func openShop(t *testing.T) *shop {
 		published("withdrawn.example.com", "http://withdrawn.shop.svc:80"),
 	)
 	pod.settles(t)
+	// The record of a withdrawn hostname stays until it has not changed for a minute.
+	pod.cloudflare.passTime(t, 2*time.Minute)
 	return &shop{pod, tunnel, foreign}
 }
 
