@@ -1,5 +1,5 @@
-//! Parts of the memory of this process from one request to the next; docs/how-it-works.md lists all. It is lost with the process, and each part is bounded: no
-//! part grows with the number of loops.
+//! Parts of the memory of this process from one request to the next; docs/how-it-works.md lists all. It is lost with the
+//! process, and each part is bounded: no part grows with the number of loops.
 
 mod alternations;
 mod endpoint_fingerprints;

@@ -137,12 +137,7 @@ fn a_turn_that_runs_out_of_time_is_gone_on_with_by_the_next_one() {
 #[test]
 fn beside_a_hostname_that_cannot_be_written_a_turn_that_runs_out_of_time_is_gone_on_with_all_the_same() {
     let harness = roomy();
-    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
-    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
-    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = start_beside_forbidden_zone(&harness);
     harness.cloudflare.edit_after(Matcher::batch(), 2, move |_| clock.put_ahead(LONG));
     let mut wanted = shops("example.com", HOSTNAMES);
     wanted.push(published("a.example.org", "http://shop:80"));
@@ -255,6 +250,17 @@ fn start_slow(harness: &Harness, call: &Matcher) -> Program {
     harness.cloudflare.take_calls();
     harness.cloudflare.edit_after(call.clone(), 1, move |_| clock.put_ahead(LONG));
     program
+}
+
+/// The program beside a zone that cannot be written, `example.org`.
+fn start_beside_forbidden_zone(harness: &Harness) -> (Arc<ManualClock>, Program) {
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
+    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    (clock, program)
 }
 
 /// A zone with room for all of them.
@@ -382,12 +388,7 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass_beside_
 #[test]
 fn the_third_request_that_runs_out_of_time_is_gone_on_with_too() {
     let harness = roomy();
-    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
-    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
-    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = start_beside_forbidden_zone(&harness);
     let mut wanted = shops("example.com", 4 * CHANGED_HOSTNAMES_MAX - 100);
     wanted.push(published("a.example.org", "http://shop:80"));
     for nth in 1..=4 {
