@@ -16,7 +16,6 @@ mod request;
 mod resolution;
 mod settings;
 mod snapshot_reader;
-mod state;
 mod status;
 mod watch;
 
@@ -30,27 +29,37 @@ use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
+use crate::provider::access::unneeded::UnneededPlaces;
 pub use crate::provider::adjustments::adjust;
+use crate::provider::last_loop::LastLoop;
+use crate::provider::memory::{LastSnapshot, WriteMemory};
 pub(crate) use crate::provider::resolution::{
     Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, no_such_tunnel, remedy,
     shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
+use crate::provider::snapshot_reader::ReadError;
 pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
-use crate::provider::state::ProviderState;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Body, ReceivedEndpoint};
 use crate::webhook::{Failure, Handler};
 
-/// Serves ExternalDNS through the webhook.
+/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next.
 #[derive(Debug)]
 pub struct Provider {
+    reader: SnapshotReader,
     health: Arc<Health>,
+    metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    state: ProviderState,
+    last_loop: Mutex<LastLoop>,
+    last_snapshot: Mutex<LastSnapshot>,
+    /// Held by each `POST /records` until its end, and while unneeded applications are deleted.
+    memory: Mutex<WriteMemory>,
+    unneeded_places: Mutex<UnneededPlaces>,
 }
 
 impl Provider {
@@ -66,73 +75,108 @@ impl Provider {
         values.set(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
-        let state = ProviderState {
+        Self {
             reader: SnapshotReader::new(Arc::new(client), clock, settings),
+            health,
             metrics,
+            resolved: Mutex::default(),
             last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
             memory: Mutex::default(),
             unneeded_places: Mutex::default(),
-        };
-        Self { health, resolved: Mutex::default(), state }
+        }
     }
 
     /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all others
     /// here are updated when an event happens.
     pub fn scrape(&self) -> String {
-        let calls_left = self.state.client().calls_left();
-        let mut values = self.state.metrics.update();
+        let calls_left = self.client().calls_left();
+        let mut values = self.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.state.metrics.text()
+        self.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
         lock(&self.resolved).clone().ok_or_else(failure::not_ready)
     }
+
+    fn client(&self) -> &Client {
+        &self.reader.client
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.reader.clock
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.reader.settings.dry_run
+    }
+
+    /// Reads a snapshot of the present state, always with Access if `is_access_wished`.
+    fn read(
+        &self,
+        Resolved { account, settings }: &Resolved,
+        is_access_wished: bool,
+        deadline: Deadline,
+    ) -> Result<Arc<Snapshot>, ReadError> {
+        let (begun, writes) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
+        let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
+        self.count_content(&snapshot);
+        lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
+        Ok(snapshot)
+    }
+
+    /// Runs writes. Snapshots that were read before or during the writes are outdated.
+    fn outdating<T>(&self, write: impl FnOnce() -> T) -> T {
+        lock(&self.last_snapshot).outdate();
+        let result = write();
+        lock(&self.last_snapshot).outdate();
+        result
+    }
 }
 
 impl Handler for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.state.reader.settings.operator.filter.to_json()
+        self.reader.settings.operator.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.state.read(&resolved, false, deadline).map_err(failure::unread)?;
+        let snapshot = self.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.state.metrics.update();
+            let mut values = self.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         }
-        self.state.begin_loop(&shown);
+        self.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let last = lock(&self.state.last_snapshot).unless_outdated();
-        let clock = self.state.clock();
+        let last = lock(&self.last_snapshot).unless_outdated();
+        let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        let lines = lock(&self.state.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
+        let lines = lock(&self.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
         logging::log_all(&lines, module_path!());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
-            self.state.look_for_unneeded_applications(last);
+            self.look_for_unneeded_applications(last);
         }
-        self.state.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
+        self.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
     }
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        lock(&self.state.last_loop).request.begin();
+        lock(&self.last_loop).request.begin();
         let outcome = planned_changes(changes, &resolved.settings)
-            .and_then(|changes| self.state.apply(&changes, &resolved, deadline));
+            .and_then(|changes| self.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            let last = &mut lock(&self.state.last_loop).request;
+            let last = &mut lock(&self.last_loop).request;
             if !last.is_reported {
                 last.failure = Some(format!("the last request failed: {failure}"));
             }

@@ -160,10 +160,9 @@ impl Values {
         self.0.iter_mut().filter(|series| series.family == family).for_each(|series| series.value = 0);
     }
 
-    /// Removes the values of a family whose first labels are `labels`, because their subject may be gone.
-    pub fn clear(&mut self, family: Family, labels: &[&str]) {
-        let labels = label_text(family, labels);
-        self.0.retain(|series| series.family != family || !series.labels.starts_with(&labels));
+    /// Removes the values of a family, because their subjects may be gone.
+    pub fn clear(&mut self, family: Family) {
+        self.0.retain(|series| series.family != family);
     }
 
     fn of(&self, family: Family) -> impl Iterator<Item = &Series> {
@@ -274,18 +273,19 @@ mod tests {
         for (family, labels) in [
             (Family::Refusals, &["x"][..]),
             (Family::Rules, &["x", "own"]),
-            (Family::Rules, &["xy", "own"]),
             (Family::Connectors, &["x"]),
         ] {
             values.set(family, labels, 3);
         }
         values.reset(Family::Refusals);
-        values.clear(Family::Rules, &["x"]);
-        values.clear(Family::Connectors, &[]);
+        values.clear(Family::Rules);
         drop(values);
         let text = metrics.text();
         let counts = |label: &str| text.lines().filter(|line| line.contains(label)).collect::<Vec<_>>();
-        assert_eq!(counts("\"x\""), ["cloudflare_tunnel_webhook_refusals{reason=\"x\"} 0"]);
-        assert_eq!(counts("\"xy\"").len(), 1);
+        let expected = [
+            r#"cloudflare_tunnel_webhook_refusals{reason="x"} 0"#,
+            r#"cloudflare_tunnel_webhook_connectors{tunnel="x"} 3"#,
+        ];
+        assert_eq!(counts("\"x\""), expected);
     }
 }

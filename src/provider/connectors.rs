@@ -10,9 +10,9 @@ use crate::limits;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId};
 use crate::observe::metrics::{Family, Values};
+use crate::provider::Provider;
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
-use crate::provider::state::ProviderState;
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct ConnectorWatch {
 }
 
 impl ConnectorWatch {
-    /// The state before the first look.
+    /// The provider before the first look.
     pub(super) fn new(now: Instant) -> Self {
         let next_at = now + limits::CONNECTORS_PERIOD;
         Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }
@@ -32,13 +32,13 @@ impl ConnectorWatch {
 
     /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
     /// connector, or if a connector has not applied a version from one look to the next. Holds no lock during a call.
-    pub(super) fn look(&mut self, state: &ProviderState, Resolved { account, settings }: &Resolved) {
-        let clock = state.clock();
+    pub(super) fn look(&mut self, provider: &Provider, Resolved { account, settings }: &Resolved) {
+        let clock = provider.clock();
         if clock.now() < self.next_at {
             return;
         }
         self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
-        if state.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
+        if provider.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
                 LogLine::default().text("the connectors are not checked, because few calls are left")
             });
@@ -46,11 +46,11 @@ impl ConnectorWatch {
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
-        let looks = made.filter_map(|tunnel| Some((tunnel, connectors_of(&tunnel.id, state, account)?)));
+        let looks = made.filter_map(|tunnel| Some((tunnel, connectors_of(&tunnel.id, provider, account)?)));
         let looks: Vec<_> = looks.collect();
-        let mut values = state.metrics.update();
-        values.clear(Family::Connectors, &[]);
-        values.clear(Family::ConnectorVersion, &[]);
+        let mut values = provider.metrics.update();
+        values.clear(Family::Connectors);
+        values.clear(Family::ConnectorVersion);
         let note = |(tunnel, (version, connectors)): (&ConfiguredTunnel, (Option<i64>, Vec<Connector>))| {
             self.note(tunnel, awaited.get(&tunnel.id), version, &connectors, &mut values)
         };
@@ -91,13 +91,13 @@ impl ConnectorWatch {
 /// The newest version of a tunnel's configuration, and its connectors; `None` if they cannot be read.
 fn connectors_of(
     tunnel: &TunnelId,
-    state: &ProviderState,
+    provider: &Provider,
     account: &AccountId,
 ) -> Option<(Option<i64>, Vec<Connector>)> {
     // Read first, because a connector cannot yet have applied a version that is written during the look.
-    let version = state.reader.newest().version(tunnel);
-    let deadline = Deadline::after(state.clock(), limits::CONNECTORS_TIMEOUT);
-    Some((version, state.client().connectors(account, tunnel, deadline).ok()?))
+    let version = provider.reader.newest().version(tunnel);
+    let deadline = Deadline::after(provider.clock(), limits::CONNECTORS_TIMEOUT);
+    Some((version, provider.client().connectors(account, tunnel, deadline).ok()?))
 }
 
 /// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports

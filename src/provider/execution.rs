@@ -23,8 +23,9 @@ use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
+use crate::provider::Provider;
+use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
-use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -35,7 +36,7 @@ const ZONE_IS_FULL: &str =
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
-    state: &'a ProviderState,
+    provider: &'a Provider,
     memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     deadline: Deadline,
@@ -73,7 +74,7 @@ enum Stop {
 /// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all other
 /// hostnames, because a target that does not answer can use up a request's time.
 pub(super) fn run<'a>(
-    state: &'a ProviderState,
+    provider: &'a Provider,
     memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     plan: &'a Plan,
@@ -84,7 +85,7 @@ pub(super) fn run<'a>(
         |host: &&HostPlan| steps(host).any(|(step, _)| memory.targets.is_failing(step.target.id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
-        state,
+        provider,
         memory,
         resolved,
         deadline,
@@ -133,7 +134,7 @@ impl<'a> Execution<'a> {
             if of_tunnel.is_empty() {
                 continue;
             }
-            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.state.clock().now());
+            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.provider.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     self.touched.insert(WriteTarget::Tunnel(tunnel));
@@ -218,7 +219,7 @@ impl<'a> Execution<'a> {
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size);
-            let calls_left = self.state.client().calls_left();
+            let calls_left = self.provider.client().calls_left();
             let reason = match group {
                 Ok(()) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
                     cause_not_found()
@@ -234,7 +235,7 @@ impl<'a> Execution<'a> {
             if matches!(reason, Reason::Failed(_)) {
                 // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
                 if self.memory.targets.is_failing(target.id()) {
-                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.state.clock().now());
+                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.provider.clock().now());
                 }
                 let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
                 self.set_failing(target, hostnames, &reason);
@@ -314,7 +315,7 @@ impl<'a> Execution<'a> {
 
     /// Notes that each piece was refused.
     fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
-        let now = self.state.clock().now();
+        let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
         // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
@@ -363,7 +364,7 @@ impl<'a> Execution<'a> {
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.remaining(self.state.clock())
+        self.deadline.remaining(self.provider.clock())
     }
 
     fn check_time(&self) -> Result<(), Stop> {

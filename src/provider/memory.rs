@@ -9,13 +9,29 @@ mod newest;
 mod targets;
 mod write_history;
 
+use std::collections::BTreeSet;
+
 pub(super) use self::alternations::Alternations;
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
-pub(super) use self::targets::{GroupSize, WriteTargets};
-pub(super) use self::write_history::WriteHistory;
+pub(super) use self::targets::GroupSize;
+use self::targets::WriteTargets;
+use self::write_history::WriteHistory;
+
+/// The memory from one request that writes to the next.
+#[derive(Debug, Default)]
+pub(super) struct WriteMemory {
+    pub(super) write_history: WriteHistory,
+    pub(super) targets: WriteTargets,
+    /// The number of the turn. Each number begins a thousand hostnames later.
+    pub(super) turn: usize,
+    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote a part of one.
+    pub(super) tries: usize,
+    /// The hostnames whose record was created, or may have been, for rules that are not all written.
+    pub(super) new_records: BTreeSet<Box<str>>,
+}
 
 #[cfg(test)]
 mod year {

@@ -9,18 +9,19 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
-use crate::model::{LogLine, hostname};
-use crate::observe::metrics::Family;
+use crate::model::{LogLine, TunnelId, hostname};
+use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
+use crate::provider::Provider;
 use crate::provider::description;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::state::ProviderState;
 use crate::reconcile::Note;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::snapshot::Snapshot;
 
-impl ProviderState {
+impl Provider {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
     pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
         let (is_quiet, lines) = lock(&self.last_loop).begin(shown, self.clock().unix_seconds());
@@ -92,6 +93,34 @@ impl ProviderState {
         let now = self.clock().unix_seconds();
         let lines = lock(&self.last_loop).request.notes.new_lines(notes.map(Note::line), now);
         logging::log_all(&lines, module_path!());
+    }
+
+    /// Counts the content of a snapshot in the metrics.
+    pub(super) fn count_content(&self, snapshot: &Snapshot) {
+        let own_rules: Vec<&TunnelId> = snapshot.own_rules().map(|(tunnel, _)| tunnel).collect();
+        let own_records = snapshot.own_records().map(|own| (&*own.zone.zone.name, &*own.record.record_type));
+        let own_records: Vec<(&str, &str)> = own_records.collect();
+        // Scrapes and probes wait for this lock.
+        let mut values = self.metrics.update();
+        values.set(Family::LastRead, &[], self.clock().unix_seconds());
+        for family in [Family::ConfigurationVersion, Family::Rules, Family::Records, Family::ZoneRecords] {
+            values.clear(family);
+        }
+        for (id, tunnel) in &snapshot.tunnels {
+            let name = snapshot.settings.name_of(id);
+            values.set(Family::ConfigurationVersion, &[name], tunnel.version);
+            let rules = tunnel.document.rules().len();
+            let owned = own_rules.iter().filter(|tunnel| **tunnel == id).count();
+            for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
+                values.set(Family::Rules, &[name, ownership], count as i64);
+            }
+        }
+        for zone in &snapshot.zones {
+            values.set(Family::ZoneRecords, &[&zone.zone.name], zone.records().len() as i64);
+        }
+        for (zone, record_type) in own_records {
+            values.add(Family::Records, &[zone, record_type], 1);
+        }
     }
 
     /// Logs and counts a completed write.

@@ -9,6 +9,7 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
+use crate::provider::Provider;
 use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
@@ -16,9 +17,9 @@ use crate::provider::description;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
+use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, content_fingerprints, writes_of};
 use crate::reconcile::plan_inputs::PlanInputs;
@@ -35,7 +36,7 @@ const TRIES_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
-    state: &'a ProviderState,
+    provider: &'a Provider,
     memory: MutexGuard<'a, WriteMemory>,
     resolved: &'a Resolved,
     changes: &'a Changes,
@@ -44,7 +45,7 @@ struct ApplyRequest<'a> {
     deletes_rules: bool,
 }
 
-impl ProviderState {
+impl Provider {
     /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
     pub(super) fn apply(
         &self,
@@ -54,7 +55,7 @@ impl ProviderState {
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
         let deletes_rules = false;
-        let mut request = ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules };
+        let mut request = ApplyRequest { provider: self, memory, resolved, changes, deadline, deletes_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -76,10 +77,10 @@ impl ApplyRequest<'_> {
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
-            let snapshot = self.state.read(self.resolved, self.asks_for_access(), self.deadline);
+            let snapshot = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan(&snapshot);
-            if plan.is_empty() || self.state.is_dry_run() {
+            if plan.is_empty() || self.provider.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
@@ -87,12 +88,12 @@ impl ApplyRequest<'_> {
             let result = self.execute(&plan, &snapshot);
             self.memory.tries = self.memory.tries.max(usize::from(result.has_begun));
             self.remember(&plan, &result, &snapshot);
-            let has_time = self.deadline.remaining(self.state.clock()) >= limits::WRITE_TIME_MIN;
+            let has_time = self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
-            self.state.log_notes(&plan, &result);
+            self.provider.log_notes(&plan, &result);
         }
     }
 
@@ -104,7 +105,7 @@ impl ApplyRequest<'_> {
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
             return None;
         }
-        let recent = lock(&self.state.last_snapshot).recent(self.state.clock().now());
+        let recent = lock(&self.provider.last_snapshot).recent(self.provider.clock().now());
         let is_enough =
             |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
         let snapshot = recent.filter(is_enough)?;
@@ -127,7 +128,7 @@ impl ApplyRequest<'_> {
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
-        self.state.report(self.changes, plan, result);
+        self.provider.report(self.changes, plan, result);
         // The next requests finish what this turn has begun, or take it back. Completed hostnames make room for others.
         let is_left = plan.hosts.iter().any(|host| result.given_up.contains(&host.hostname));
         let is_begun = (1..TRIES_MAX).contains(&self.memory.tries);
@@ -149,23 +150,24 @@ impl ApplyRequest<'_> {
     /// otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
         if self.deletes_rules {
-            let time = self.deadline.remaining(self.state.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let deadline = Deadline::after(self.state.clock(), time);
-            let Ok(snapshot) = self.state.read(self.resolved, true, deadline) else { return };
-            self.state.delete_unneeded(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
+            let time = self.deadline.remaining(self.provider.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
+            let deadline = Deadline::after(self.provider.clock(), time);
+            let Ok(snapshot) = self.provider.read(self.resolved, true, deadline) else { return };
+            self.provider.delete_unneeded(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
         }
     }
 
     /// The plan of a turn; in a dry run, of all hostnames.
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
-        let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
+        let hostnames_max =
+            if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
         plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn, hostnames_max })
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
     /// version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Plan {
-        let Self { state, resolved, .. } = self;
+        let Self { provider, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
@@ -173,9 +175,9 @@ impl ApplyRequest<'_> {
             let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             let deadline = self.look_deadline();
-            let looks = in_parallel(state.reader.settings.parallel_calls, &targets, |tunnel| {
+            let looks = in_parallel(provider.reader.settings.parallel_calls, &targets, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
-                check_applied(state.client(), &resolved.account, tunnel, version, deadline).err()
+                check_applied(provider.client(), &resolved.account, tunnel, version, deadline).err()
             });
             let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -187,18 +189,18 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let (memory, now) = (&self.memory, self.state.clock().now());
+        let (memory, now) = (&self.memory, self.provider.clock().now());
         PlanInputs {
             paused: memory.write_history.paused_contents(snapshot, now),
             new_records: memory.new_records.clone(),
-            is_dry_run: self.state.is_dry_run(),
+            is_dry_run: self.provider.is_dry_run(),
             ..PlanInputs::default()
         }
     }
 
     /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
     fn look_deadline(&self) -> Deadline {
-        let clock = self.state.clock();
+        let clock = self.provider.clock();
         let left = self.deadline.remaining(clock).saturating_sub(limits::WRITE_TIME_MIN);
         Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
@@ -209,13 +211,13 @@ impl ApplyRequest<'_> {
         if plan.application_writes.is_empty() {
             return;
         }
-        let &mut Self { state, resolved, mut deadline, .. } = self;
+        let &mut Self { provider, resolved, mut deadline, .. } = self;
         if !plan.hosts.is_empty() {
-            let half = deadline.remaining(state.clock()) / 2;
-            deadline = Deadline::after(state.clock(), half);
+            let half = deadline.remaining(provider.clock()) / 2;
+            deadline = Deadline::after(provider.clock(), half);
         }
-        let results = ApplicationWriter { state, resolved, deadline }.carry_out(&plan.application_writes);
-        let (now, history) = (self.state.clock().now(), &mut self.memory.write_history);
+        let results = ApplicationWriter { provider, resolved, deadline }.carry_out(&plan.application_writes);
+        let (now, history) = (self.provider.clock().now(), &mut self.memory.write_history);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
@@ -240,13 +242,13 @@ impl ApplyRequest<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
-        let Self { state, memory, resolved, deadline, .. } = self;
-        state.outdating(|| execution::run(state, memory, resolved, plan, snapshot, *deadline))
+        let Self { provider, memory, resolved, deadline, .. } = self;
+        provider.outdating(|| execution::run(provider, memory, resolved, plan, snapshot, *deadline))
     }
 
     /// Forgets earlier refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
-        let now = self.state.clock().now();
+        let now = self.provider.clock().now();
         let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
             content_fingerprints(host).for_each(|(_, write)| memory.write_history.forget(write));

@@ -159,7 +159,7 @@ impl LastLoop {
 impl Provider {
     /// The status of `hostname`, or else an overview of unfinished work.
     pub fn status(&self, hostname: Option<&str>) -> Status {
-        let last = lock(&self.state.last_loop);
+        let last = lock(&self.last_loop);
         match hostname {
             Some(hostname) => self.status_of(&hostname::normalize(hostname), &last),
             None => self.overview(&last),
@@ -216,7 +216,7 @@ impl Provider {
         let what = match self.health.missing() {
             Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
             None if last.without_service.is_none() => NO_LOOP,
-            None if lock(&self.state.last_snapshot).as_read().is_none() => NOT_READ,
+            None if lock(&self.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
         Some(row("", WAITING, what.to_owned()))
@@ -224,7 +224,7 @@ impl Provider {
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
     fn published_paths_of(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
-        let last = lock(&self.state.last_snapshot);
+        let last = lock(&self.last_snapshot);
         let read = last.as_read()?;
         let is_outdated = last.unless_outdated().is_none();
         drop(last);
@@ -241,7 +241,7 @@ impl Provider {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
-        if !self.state.reader.settings.operator.filter.matches(hostname) {
+        if !self.reader.settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
         let is_without = without_service

@@ -20,7 +20,7 @@ use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
 use crate::provider::resolution::{Unresolved, find_tunnels};
-use crate::provider::state::ProviderState;
+
 use crate::shutdown::Shutdown;
 
 /// The time for one attempt to check the token and to find the tunnels.
@@ -56,39 +56,39 @@ impl Provider {
     }
 
     fn run_watch(&self, is_stopping: &AtomicBool) {
-        let start = self.state.clock().now();
+        let start = self.clock().now();
         let mut connectors = ConnectorWatch::new(start);
         // Settled: the last check succeeded, and no later call put the token or the tunnels in doubt.
         let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
         while !is_stopping.load(Ordering::Relaxed) {
-            if self.state.clock().now() >= file_at {
-                if self.state.client().look_at_credential_file() {
-                    (is_settled, check_at) = (false, self.state.clock().now());
+            if self.clock().now() >= file_at {
+                if self.client().look_at_credential_file() {
+                    (is_settled, check_at) = (false, self.clock().now());
                 }
-                file_at = self.state.clock().now() + CREDENTIAL_FILE_PERIOD;
+                file_at = self.clock().now() + CREDENTIAL_FILE_PERIOD;
             }
-            is_settled &= !self.state.client().take_doubt();
-            if !is_settled && self.state.clock().now() >= check_at {
+            is_settled &= !self.client().take_doubt();
+            if !is_settled && self.clock().now() >= check_at {
                 is_settled = self.check();
-                check_at = self.state.clock().now() + CHECK_PERIOD;
+                check_at = self.clock().now() + CHECK_PERIOD;
                 if is_settled {
                     // The successful check settles doubts from before its end.
-                    self.state.client().take_doubt();
+                    self.client().take_doubt();
                 }
             }
             if let Ok(resolved) = self.resolved() {
-                connectors.look(&self.state, &resolved);
-                self.state.delete_unneeded_applications(&resolved);
+                connectors.look(self, &resolved);
+                self.delete_unneeded_applications(&resolved);
             }
-            self.state.clock().sleep(WATCH_PAUSE);
+            self.clock().sleep(WATCH_PAUSE);
         }
     }
 
     /// Checks the token and finds the tunnels. True if both succeeded and no tunnel is missing; a dry run goes on without
     /// a missing tunnel, but the result is false.
     fn check(&self) -> bool {
-        let ProviderState { reader, last_snapshot, .. } = &self.state;
-        let clock = self.state.clock();
+        let Self { reader, last_snapshot, .. } = self;
+        let clock = self.clock();
         let known = lock(&self.resolved).clone();
         // Once the account is known, a newly visible zone of another account does not change the account.
         let account = known.as_ref().map(|known| &known.account);

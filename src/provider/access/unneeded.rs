@@ -9,9 +9,9 @@ use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
+use crate::provider::Provider;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
-use crate::provider::state::ProviderState;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::unneeded::{self, Unneeded};
@@ -52,7 +52,7 @@ impl UnneededPlaces {
     }
 }
 
-impl ProviderState {
+impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
@@ -93,7 +93,7 @@ impl ProviderState {
         }
         let deletions = left.iter().map(|one| ApplicationWrite::delete(one.place.clone(), one.application));
         let deletions: Vec<ApplicationWrite> = deletions.collect();
-        let results = ApplicationWriter { state: self, resolved, deadline }.carry_out(&deletions);
+        let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
             lock(&self.unneeded_places).note_failed(write.place);

@@ -5,17 +5,17 @@ use serde_json::{Map, Value};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
+use crate::provider::Provider;
 use crate::provider::access::reader::ApplicationWriteOutcome;
 use crate::provider::description::describe_application;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::state::ProviderState;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::reason::Reason;
 
 pub(in crate::provider) struct ApplicationWriter<'a> {
-    pub(in crate::provider) state: &'a ProviderState,
+    pub(in crate::provider) provider: &'a Provider,
     pub(in crate::provider) resolved: &'a Resolved,
     /// The deadline for all applications together.
     pub(in crate::provider) deadline: Deadline,
@@ -34,23 +34,23 @@ impl ApplicationWriter<'_> {
             }
             error => reason_of(error),
         });
-        let clock = self.state.clock();
+        let clock = self.provider.clock();
         let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
-        let (now, later) = writes.split_at(fitting(writes, self.state.client().calls_left()));
+        let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if is_written(write) => Err(reason.clone()),
             _ if self.deadline.remaining(clock) < step => Err(waiting()),
             _ => self.do_one(write),
         };
-        let parallel_writes = self.state.reader.settings.parallel_calls;
-        let results = self.state.outdating(|| in_parallel(parallel_writes, now, do_one));
+        let parallel_writes = self.provider.reader.settings.parallel_calls;
+        let results = self.provider.outdating(|| in_parallel(parallel_writes, now, do_one));
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
     fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
         let note = |outcome| {
-            self.state.reader.access.note(&write.place, outcome, self.state.clock().now());
+            self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
         };
         match self.write(write) {
             Ok(outcome) => {
@@ -60,7 +60,7 @@ impl ApplicationWriter<'_> {
                 if has_gone {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
-                self.state.log_change(write.operation.label_value(), &describe_application(write));
+                self.provider.log_change(write.operation.label_value(), &describe_application(write));
                 Ok(())
             }
             Err(error) => {
@@ -73,7 +73,7 @@ impl ApplicationWriter<'_> {
     }
 
     fn write(&self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
-        let (client, account) = (self.state.client(), &self.resolved.account);
+        let (client, account) = (self.provider.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
         match &write.operation {
             ApplicationOperation::Create(wanted) => {
@@ -101,7 +101,7 @@ impl ApplicationWriter<'_> {
 
     /// Creates the tag of our applications, unless the tag exists.
     fn ensure_tag(&self) -> Result<(), Error> {
-        let (client, account) = (self.state.client(), &self.resolved.account);
+        let (client, account) = (self.provider.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.operator.owner);
         let tags = client.access_tags(account, self.deadline)?;
         if tags.iter().any(|one| **one == *tag) {

@@ -39,10 +39,10 @@ impl Execution<'_> {
         pieces: &[Piece<'_>],
     ) -> Result<(), Error> {
         let batch = batch_of(pieces);
-        match self.state.client().batch(zone, &batch, self.deadline) {
+        match self.provider.client().batch(zone, &batch, self.deadline) {
             Ok(written) => {
-                let now = self.state.clock().now();
-                self.state.reader.newest().note_batch(&batch.deletes, &written, now);
+                let now = self.provider.clock().now();
+                self.provider.reader.newest().note_batch(&batch.deletes, &written, now);
                 self.ledger.note_batch(stage, pieces, &written);
                 self.report(zone, pieces);
                 if stage == Stage::Stamp {
@@ -70,7 +70,7 @@ impl Execution<'_> {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
-                self.state.metrics.update().add(Family::Adoptions, &[], 1);
+                self.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Execution<'_> {
         for piece in pieces {
             for operation in piece.operations() {
                 let line = describe_operation(piece.hostname, operation);
-                self.state.log_change(operation.label_value(), &line);
+                self.provider.log_change(operation.label_value(), &line);
                 self.quotas.count(zone, operation);
             }
         }

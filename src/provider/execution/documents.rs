@@ -33,7 +33,7 @@ impl<'a> Execution<'a> {
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname, tunnel, edit);
-                    self.state.log_change(edit.label_value(), &line);
+                    self.provider.log_change(edit.label_value(), &line);
                 }
                 Ok(Sent::Done)
             }
@@ -87,7 +87,7 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         // The other half of the time is for records.
         let time = self.time_left() / 2;
-        match self.put(tunnel, &document, version, Deadline::after(self.state.clock(), time)) {
+        match self.put(tunnel, &document, version, Deadline::after(self.provider.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(()),
             Err(error) => Err(self.stop(WriteTarget::Tunnel(tunnel), error)),
@@ -132,7 +132,7 @@ impl<'a> Execution<'a> {
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {
-            let read = self.state.reader.configuration(&self.resolved.account, tunnel, self.deadline);
+            let read = self.provider.reader.configuration(&self.resolved.account, tunnel, self.deadline);
             match read {
                 Ok(ReadConfiguration { old: Some(evidence), .. }) => problem = evidence,
                 Ok(ReadConfiguration { document, version, .. }) => {
@@ -156,10 +156,10 @@ impl<'a> Execution<'a> {
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { state, resolved, .. } = self;
-        let metrics = &state.metrics;
+        let Self { provider, resolved, .. } = self;
+        let metrics = &provider.metrics;
         let written =
-            state.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
+            provider.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
@@ -172,7 +172,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // The write succeeded, so a lower version in its answer is not an error.
-        let _ = state.reader.newest().note(tunnel, &written, None, state.clock().now());
+        let _ = provider.reader.newest().note(tunnel, &written, None, provider.clock().now());
         Ok(())
     }
 }
