@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::ingress::{OriginOption, OriginRequest, RuleEdit, Service, WantedRule};
+use crate::ingress::{Document, OriginOption, OriginRequest, RuleEdit, Service, WantedRule};
 use crate::model::access::{Application, TeamName};
-use crate::model::{DomainFilter, Hostname, TunnelId};
+use crate::model::endpoint::{Changes, Endpoint, Property};
+use crate::model::{AccountId, DomainFilter, Hostname, TunnelId, Zone, ZoneId, ZonePlan};
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::plan::{self, HostPlan, Turn};
+use crate::reconcile::plan_inputs::PlanInputs;
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 
 /// The tunnel of [`settings`].
@@ -79,4 +82,32 @@ pub(crate) fn put(hostname: &str, service: &str) -> RuleEdit {
         origin_request: OriginRequest::default(),
     };
     RuleEdit::Put { rule, replaces: false }
+}
+
+/// The plan of a hostname, as if nothing of it had to be written.
+pub(crate) fn host_plan(hostname: &str) -> HostPlan {
+    let zone = Zone {
+        id: ZoneId::new("z1"),
+        name: "example.com".into(),
+        account: AccountId::new("a1"),
+        plan: ZonePlan::Free,
+        status: "active".into(),
+        paused: false,
+    };
+    let document = Document::parse(None).expect("a document");
+    let mut snapshot = Snapshot { zones: vec![ZoneSnapshot::new(zone, Vec::new())], ..snapshot() };
+    snapshot.tunnels.insert(tunnel(), TunnelSnapshot::new(document, true, 0));
+    let endpoint = Endpoint {
+        dns_name: "a.example.com".to_owned(),
+        record_type: "CNAME".to_owned(),
+        targets: vec![tunnel().hostname()],
+        provider_specific: vec![Property::new("webhook/tunnel-service", "http://a:80")],
+        ..Endpoint::default()
+    };
+    let changes = Changes { create: vec![endpoint], ..Changes::default() };
+    let turn = Turn { number: 0, hostnames_max: 1 };
+    let mut plan = plan::plan(&changes, &snapshot, &PlanInputs::default(), turn);
+    let host = plan.hosts.pop().expect("a hostname is published");
+    let nothing = HostPlan { stamp_operations: Vec::new(), edits: Vec::new(), ..host };
+    HostPlan { hostname: hostname.into(), ..nothing }
 }

@@ -270,11 +270,9 @@ mod tests {
     fn counting_anew_keeps_what_is_0_and_forgets_what_is_gone() {
         let metrics = Metrics::default();
         let mut values = metrics.update();
-        for (family, labels) in [
-            (Family::Refusals, &["x"][..]),
-            (Family::Rules, &["x", "own"]),
-            (Family::Connectors, &["x"]),
-        ] {
+        for (family, labels) in
+            [(Family::Refusals, &["x"][..]), (Family::Rules, &["x", "own"]), (Family::Connectors, &["x"])]
+        {
             values.set(family, labels, 3);
         }
         values.reset(Family::Refusals);

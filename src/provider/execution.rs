@@ -13,16 +13,15 @@ use std::time::Duration;
 
 use log::Level;
 
-use self::batches::RecordQuotas;
 use self::halving::Halving;
 use self::ledger::{Ledger, RunResult};
-use self::work::{Piece, Step, WriteTarget, steps};
+use self::work::{Piece, WriteTarget, pieces};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId};
+use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::Provider;
 use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
@@ -47,20 +46,12 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets that were written to.
-    touched: BTreeSet<WriteTarget<'a>>,
-    /// The targets with pieces that were neither written nor refused.
-    undecided: BTreeSet<WriteTarget<'a>>,
+    /// The targets that were written to; false for a target with pieces that were neither written nor refused.
+    decided: BTreeMap<WriteTarget<'a>, bool>,
+    /// The zones that have the maximum number of records, with Cloudflare's answer.
+    full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
-    quotas: RecordQuotas,
-}
-
-/// The result of a write.
-enum Sent {
-    Done,
-    /// Cloudflare, or a server in between, rejected the content.
-    Rejected(ErrorResponse),
 }
 
 /// The reason why writes end, independent of their content.
@@ -82,7 +73,7 @@ pub(super) fn run<'a>(
     deadline: Deadline,
 ) -> RunResult {
     let is_failing =
-        |host: &&HostPlan| steps(host).any(|(step, _)| memory.targets.is_failing(step.target.id()));
+        |host: &&HostPlan| pieces(host).any(|piece| memory.targets.is_failing(piece.target().id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         provider,
@@ -94,22 +85,21 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
-        touched: BTreeSet::new(),
-        undecided: BTreeSet::new(),
+        decided: BTreeMap::new(),
+        full_zones: BTreeMap::new(),
         search_writes: 0,
-        quotas: RecordQuotas::of(snapshot),
     };
     let outcome = execution
         .run_stages(&others)
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_stamps();
-    let Execution { memory, mut ledger, touched, undecided, .. } = execution;
+    let Execution { memory, mut ledger, decided, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
     memory.new_records = ledger.new_records(&memory.new_records);
-    for target in touched.difference(&undecided) {
+    for (target, _) in decided.into_iter().filter(|(_, is_decided)| *is_decided) {
         memory.targets.forget(target.id());
     }
     ledger.into_result()
@@ -128,8 +118,7 @@ impl<'a> Execution<'a> {
         for tunnel in failing {
             let mut of_tunnel = hosts.to_vec();
             of_tunnel.retain(|host| {
-                host.edits.iter().any(|planned| planned.tunnel == *tunnel)
-                    && !self.ledger.is_given_up(&host.hostname)
+                host.edits.iter().any(|planned| planned.tunnel == *tunnel) && !self.ledger.is_given_up(host)
             });
             if of_tunnel.is_empty() {
                 continue;
@@ -137,7 +126,7 @@ impl<'a> Execution<'a> {
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.provider.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
-                    self.touched.insert(WriteTarget::Tunnel(tunnel));
+                    self.decided.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
                     continue;
                 }
                 Err(Stop::Target(reason)) => reason,
@@ -145,7 +134,7 @@ impl<'a> Execution<'a> {
             };
             self.set_failing(WriteTarget::Tunnel(tunnel), of_tunnel.len(), &reason);
             for host in of_tunnel {
-                self.ledger.give_up(&host.hostname, reason.clone());
+                self.ledger.give_up(host, reason.clone());
                 self.unwritable.push(host);
             }
         }
@@ -162,23 +151,21 @@ impl<'a> Execution<'a> {
                 // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
                 let mut with_dangling = hosts.to_vec();
                 with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
-                with_dangling.retain(|host| !self.ledger.is_given_up(&host.hostname));
+                with_dangling.retain(|host| !self.ledger.is_given_up(host));
                 for (host, reason) in self.missed(&with_dangling) {
-                    self.ledger.give_up(&host.hostname, reason);
+                    self.ledger.give_up(host, reason);
                 }
             }
-            let mut by_step: BTreeMap<Step<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for (step, piece) in hosts.iter().copied().flat_map(steps) {
-                if step.stage == stage {
-                    by_step.entry(step).or_default().push(piece);
-                }
+            let mut by_target: BTreeMap<WriteTarget<'a>, Vec<Piece<'a>>> = BTreeMap::new();
+            for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage() == stage) {
+                by_target.entry(piece.target()).or_default().push(piece);
             }
-            for (step, mut pieces) in by_step {
+            for (target, mut pieces) in by_target {
                 // If a hostname's other pieces were written, wider rules would match the requests of the refused
                 // rule, and the rules that it replaces would be deleted. The next request plans the hostname anew.
-                pieces.retain(|piece| !self.ledger.is_given_up(piece.hostname));
+                pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
                 if !pieces.is_empty() {
-                    self.write_all(step, &pieces)?;
+                    self.write_all(target, &pieces)?;
                 }
             }
         }
@@ -200,24 +187,23 @@ impl<'a> Execution<'a> {
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
-    fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let target = step.target;
+    fn write_all(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
-        self.touched.insert(target);
+        self.decided.entry(target).or_insert(true);
         loop {
             if let WriteTarget::Zone(zone) = target
-                && let Some(answer) = self.quotas.full(zone).cloned()
+                && let Some(answer) = self.full_zones.get(zone).cloned()
             {
-                self.note_rejected(step, &halving.take(Piece::grows), &answer);
+                self.note_rejected(target, &halving.take(Piece::grows), &answer);
             }
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
-            let group = self.write_group(step, &mut halving, &sent);
+            let group = self.write_group(target, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size);
             let calls_left = self.provider.client().calls_left();
             let reason = match group {
@@ -227,7 +213,7 @@ impl<'a> Execution<'a> {
                 Ok(()) => continue,
                 Err(Stop::Target(reason)) => reason,
                 Err(Stop::Run(error)) => {
-                    self.undecided.insert(target);
+                    self.decided.insert(target, false);
                     return Err(error);
                 }
             };
@@ -237,11 +223,11 @@ impl<'a> Execution<'a> {
                 if self.memory.targets.is_failing(target.id()) {
                     self.memory.targets.pause_edits(target.id(), reason.clone(), self.provider.clock().now());
                 }
-                let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
+                let hostnames = rest.chunk_by(|one, other| one.hostname() == other.hostname()).count();
                 self.set_failing(target, hostnames, &reason);
             }
             if !rest.is_empty() {
-                self.undecided.insert(target);
+                self.decided.insert(target, false);
             }
             self.ledger.give_up_all(&rest, &reason);
             return Ok(());
@@ -254,44 +240,40 @@ impl<'a> Execution<'a> {
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_group(
         &mut self,
-        step: Step<'a>,
+        target: WriteTarget<'a>,
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
     ) -> Result<(), Stop> {
-        let result = self.send(step, sent)?;
-        halving.drop_given_up(|hostname| self.ledger.is_given_up(hostname));
-        let answer = match result {
-            Sent::Done => {
-                halving.note_written();
-                return Ok(());
-            }
-            Sent::Rejected(answer) => answer,
+        let rejection = self.send(target, sent)?;
+        halving.drop_given_up(|host| self.ledger.is_given_up(host));
+        let Some(answer) = rejection else {
+            halving.note_written();
+            return Ok(());
         };
         if let Some(piece) = halving.note_rejected(!answer.is_of_cloudflare(), self.time_left()) {
-            self.note_rejected(step, &[piece], &answer);
+            self.note_rejected(target, &[piece], &answer);
         }
         if halving.is_intercepted() { Err(Stop::Target(in_between(answer))) } else { Ok(()) }
     }
 
-    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
+    /// Sends one group, and returns the answer that rejected the content, if one did.
+    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Option<ErrorResponse>, Stop> {
         self.check_time()?;
-        let Step { stage, target } = step;
-        let zone = match target {
-            WriteTarget::Tunnel(tunnel) => return self.send_edits(tunnel, pieces),
-            WriteTarget::Zone(zone) => zone,
-        };
-        match self.send_batch(stage, zone, pieces) {
-            Ok(()) => Ok(Sent::Done),
-            Err(error) => self.failed(target, error),
+        match target {
+            WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
+            WriteTarget::Zone(zone) => match self.send_batch(zone, pieces) {
+                Ok(()) => Ok(None),
+                Err(error) => self.failed(target, error),
+            },
         }
     }
 
-    /// The meaning of a failed write: a refusal of its content, or a stop.
-    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Sent, Stop> {
+    /// The meaning of a failed write: a rejection of its content by Cloudflare or a server in between, or a stop.
+    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Rejected(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Rejected(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Some(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -314,7 +296,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    fn note_rejected(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
@@ -338,10 +320,11 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
-        let quota = match step.target {
+        let quota = match target {
             WriteTarget::Zone(zone) if answer.is_record_quota() => {
                 text.push_str(ZONE_IS_FULL);
-                Some((zone.clone(), self.quotas.note_full(zone, answer)))
+                self.full_zones.insert(zone, answer.clone());
+                Some((zone.clone(), self.records_in(zone)))
             }
             _ => None,
         };

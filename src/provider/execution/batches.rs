@@ -1,19 +1,15 @@
 //! Writes records in batches. Cloudflare applies a batch completely or not at all.
 
-use std::collections::BTreeMap;
-
 use log::Level;
 
 use super::Execution;
-use super::work::{Piece, WriteTarget, batch_of};
-use crate::cloudflare::{Error, ErrorResponse};
-use crate::collections::inserted;
+use super::work::{Piece, WriteTarget, pieces};
+use crate::cloudflare::{Batch, Error, WrittenRecord};
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
 use crate::reconcile::plan::{RecordOperation, Stage};
-use crate::reconcile::snapshot::Snapshot;
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -31,29 +27,33 @@ impl Execution<'_> {
         }
     }
 
+    /// The number of the zone's records after the writes of this run so far.
+    pub(super) fn records_in(&self, zone: &ZoneId) -> usize {
+        let before = self.snapshot.zone(zone).map_or(0, |zone| zone.records().len());
+        let written = self.plan.hosts.iter().filter(|host| host.zone == *zone).flat_map(pieces);
+        let written = written.filter(|piece| self.ledger.is_written(piece));
+        written.flat_map(|piece| piece.operations()).fold(before, |count, operation| match operation {
+            RecordOperation::Post(_) => count + 1,
+            RecordOperation::Delete(..) => count.saturating_sub(1),
+            RecordOperation::Patch(_) => count,
+        })
+    }
+
     /// Writes the operations of the pieces in one batch.
-    pub(super) fn send_batch(
-        &mut self,
-        stage: Stage,
-        zone: &ZoneId,
-        pieces: &[Piece<'_>],
-    ) -> Result<(), Error> {
-        let batch = batch_of(pieces);
-        match self.provider.client().batch(zone, &batch, self.deadline) {
-            Ok(written) => {
-                let now = self.provider.clock().now();
-                self.provider.reader.newest().note_batch(&batch.deletes, &written, now);
-                self.ledger.note_batch(stage, pieces, &written);
-                self.report(zone, pieces);
-                if stage == Stage::Stamp {
-                    self.report_adoptions(pieces);
-                }
+    pub(super) fn send_batch(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) -> Result<(), Error> {
+        let operations = pieces
+            .iter()
+            .flat_map(|piece| piece.operations().iter().map(|operation| (piece.hostname(), operation)));
+        match self.write_batch(zone, &operations.collect::<Vec<_>>()) {
+            Ok(records) => {
+                self.ledger.note_batch(pieces, &records);
+                self.report_adoptions(pieces);
                 Ok(())
             }
             Err(error) => {
                 // The next read shows whether the batch was done, but not the former records, so these are logged now.
                 // After a proxy's answer, the batch usually was not done, and is sent again at once.
-                if stage == Stage::Stamp && error.may_have_been_done() {
+                if error.may_have_been_done() {
                     self.ledger.note_uncertain(pieces);
                     if !matches!(error, Error::Intercepted(_)) {
                         self.report_adoptions(pieces);
@@ -64,62 +64,39 @@ impl Execution<'_> {
         }
     }
 
+    /// Writes operations, each with its hostname, in one batch, and returns the changed records.
+    pub(super) fn write_batch(
+        &self,
+        zone: &ZoneId,
+        operations: &[(&str, &RecordOperation)],
+    ) -> Result<Vec<WrittenRecord>, Error> {
+        let mut batch = Batch::default();
+        for (_, operation) in operations {
+            match operation {
+                RecordOperation::Delete(id, _) => batch.deletes.push(id.clone()),
+                RecordOperation::Patch(patch) => batch.patches.push(patch.clone()),
+                RecordOperation::Post(record) => batch.posts.push(record.clone()),
+            }
+        }
+        let records = self.provider.client().batch(zone, &batch, self.deadline)?;
+        let now = self.provider.clock().now();
+        self.provider.reader.newest().note_batch(&batch.deletes, &records, now);
+        for (hostname, operation) in operations {
+            let line = describe_operation(hostname, operation);
+            self.provider.log_change(operation.label_value(), &line);
+        }
+        Ok(records)
+    }
+
+    /// Logs what the pieces of [`Stage::Stamp`] take over.
     fn report_adoptions(&self, pieces: &[Piece<'_>]) {
-        for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
+        for host in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp).map(|piece| piece.host) {
             for adoption in &host.adoptions {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
                 self.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
-        }
-    }
-
-    /// Logs and counts the operations.
-    fn report(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
-        for piece in pieces {
-            for operation in piece.operations() {
-                let line = describe_operation(piece.hostname, operation);
-                self.provider.log_change(operation.label_value(), &line);
-                self.quotas.count(zone, operation);
-            }
-        }
-    }
-}
-
-/// What one run knows of the zones' quotas of records.
-#[derive(Debug)]
-pub(super) struct RecordQuotas {
-    /// The number of records of each zone.
-    counts: BTreeMap<ZoneId, usize>,
-    /// The zones whose quota is used up, with Cloudflare's answer.
-    full: BTreeMap<ZoneId, ErrorResponse>,
-}
-
-impl RecordQuotas {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
-        let counts = snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len()));
-        Self { counts: inserted(counts), full: BTreeMap::new() }
-    }
-
-    /// The answer that said that the zone's quota is used up.
-    pub(super) fn full(&self, zone: &ZoneId) -> Option<&ErrorResponse> {
-        self.full.get(zone)
-    }
-
-    /// Notes that the zone's quota is used up, and returns the number of the zone's records.
-    pub(super) fn note_full(&mut self, zone: &ZoneId, answer: &ErrorResponse) -> usize {
-        self.full.insert(zone.clone(), answer.clone());
-        self.counts.get(zone).copied().unwrap_or_default()
-    }
-
-    /// Counts an operation that is done.
-    fn count(&mut self, zone: &ZoneId, operation: &RecordOperation) {
-        let Some(count) = self.counts.get_mut(zone) else { return };
-        match operation {
-            RecordOperation::Post(_) => *count += 1,
-            RecordOperation::Delete(..) => *count = count.saturating_sub(1),
-            RecordOperation::Patch(_) => {}
         }
     }
 }

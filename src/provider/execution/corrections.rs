@@ -6,15 +6,14 @@
 //! A takeover that deleted records is not undone.
 
 use std::collections::BTreeMap;
-use std::slice;
 
 use log::warn;
 
 use super::Execution;
-use super::work::{Piece, Work, WriteTarget};
+use super::work::WriteTarget;
 use crate::cloudflare::Error;
 use crate::model::{RecordId, RecordPatch, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage};
+use crate::reconcile::plan::{HostPlan, RecordOperation};
 
 impl<'a> Execution<'a> {
     /// Corrects the stamps of hostnames whose rules were not written, and carries out `if_unwritable` operations.
@@ -63,13 +62,9 @@ impl<'a> Execution<'a> {
         stamped.iter().map(correction).collect()
     }
 
-    fn send_corrections(&mut self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
-        let pieces = corrections.iter().map(|(hostname, operation)| Piece {
-            hostname,
-            work: Work::Operations(slice::from_ref(operation)),
-        });
-        let pieces: Vec<Piece<'_>> = pieces.collect();
-        let Err(error) = self.send_batch(Stage::Unstamp, zone, &pieces) else { return };
+    fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
+        let operations: Vec<_> = corrections.iter().map(|(hostname, one)| (*hostname, one)).collect();
+        let Err(error) = self.write_batch(zone, &operations) else { return };
         if matches!(error, Error::Rejected(_) | Error::NotFound(_)) && corrections.len() > 1 {
             // One of the records was deleted meanwhile. The other comments are corrected all the same.
             let (one, other) = corrections.split_at(corrections.len() / 2);

@@ -6,9 +6,9 @@ use std::fmt::Display;
 use log::warn;
 
 use super::work::{Piece, WriteTarget};
-use super::{Execution, Sent, Stop};
+use super::{Execution, Stop};
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::cloudflare::{Error, ErrorResponse};
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -18,13 +18,18 @@ use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
-    /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
-    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
+    /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out. Returns the
+    /// answer that rejected the content, if one did.
+    pub(super) fn send_edits(
+        &mut self,
+        tunnel: &'a TunnelId,
+        pieces: &[Piece<'a>],
+    ) -> Result<Option<ErrorResponse>, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
         let (sent, edited) = self.edited(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
-            return Ok(Sent::Done);
+            return Ok(None);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
@@ -32,10 +37,10 @@ impl<'a> Execution<'a> {
                 self.ledger.note_edited(tunnel, &sent);
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
-                    let line = describe_edit(piece.hostname, tunnel, edit);
+                    let line = describe_edit(piece.hostname(), tunnel, edit);
                     self.provider.log_change(edit.label_value(), &line);
                 }
-                Ok(Sent::Done)
+                Ok(None)
             }
             Err(error) => {
                 if error.may_have_been_done() {
@@ -70,7 +75,7 @@ impl<'a> Execution<'a> {
                 .collect();
             self.ledger.refuse(&refused);
             let ledger = &self.ledger;
-            sent.retain(|piece| !ledger.is_given_up(piece.hostname));
+            sent.retain(|piece| !ledger.is_given_up(piece.host));
         }
     }
 

@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use std::mem;
 use std::time::Duration;
 
-use super::work::{Piece, batch_size};
+use super::work::Piece;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::provider::memory::GroupSize;
+use crate::reconcile::plan::HostPlan;
 
 /// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
 /// before, and five loops in five minutes must not use more than half of `RATE_CALLS`.
@@ -46,7 +47,7 @@ impl<'a> Halving<'a> {
         has_failed: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
-        for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
+        for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
             match size {
                 _ if pieces.iter().any(&has_failed) => suspects.extend(in_order(pieces)),
                 GroupSize::SinglePiece => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
@@ -86,7 +87,7 @@ impl<'a> Halving<'a> {
             GroupSize::SinglePiece => 1,
         };
         let fitting = self.queue.iter().take(most).take_while(|pieces| {
-            operations += batch_size(pieces);
+            operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
         let length = fitting.count().max(1).min(self.queue.len());
@@ -119,7 +120,7 @@ impl<'a> Halving<'a> {
             [pieces] => {
                 if let [piece] = **pieces {
                     self.interceptions += usize::from(is_interception);
-                    self.drop_given_up(|hostname| hostname == piece.hostname);
+                    self.drop_given_up(|host| host.hostname == piece.host.hostname);
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
@@ -132,11 +133,11 @@ impl<'a> Halving<'a> {
     }
 
     /// Drops the pieces of hostnames that are left out.
-    pub(super) fn drop_given_up(&mut self, is_given_up: impl Fn(&str) -> bool) {
+    pub(super) fn drop_given_up(&mut self, is_given_up: impl Fn(&HostPlan) -> bool) {
         for list in [&mut self.queue, &mut self.sent] {
-            list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.hostname)));
+            list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
         }
-        self.suspects.retain(|piece| !is_given_up(piece.hostname));
+        self.suspects.retain(|piece| !is_given_up(piece.host));
     }
 
     /// Takes out the unsent pieces for which `is_such` is true.
@@ -172,11 +173,12 @@ fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::iter;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fixture::{put, tunnel};
+    use crate::fixture::{host_plan, put, tunnel};
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
     use crate::provider::execution::work::Work;
@@ -186,8 +188,14 @@ mod tests {
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-    fn delete() -> RecordOperation {
-        RecordOperation::Delete(RecordId::new("r1"), None)
+    /// A hostname with this number of operations in one piece.
+    fn host(hostname: &str, operations: usize) -> HostPlan {
+        let delete = RecordOperation::Delete(RecordId::new("r1"), None);
+        HostPlan { stamp_operations: vec![delete; operations], ..host_plan(hostname) }
+    }
+
+    fn piece(host: &HostPlan) -> Piece<'_> {
+        Piece { host, work: Work::Stamp }
     }
 
     #[test]
@@ -208,16 +216,16 @@ mod tests {
         let edits = [remove(Some("^/x")), put(name, "http://a:80"), remove(None), with_path("^/y")];
         let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
         let edits = edits.map(planned);
-        let pieces = edits.each_ref().map(|edit| Piece { hostname: name, work: Work::Edit(edit) });
+        let host = host_plan(name);
+        let pieces = edits.each_ref().map(|edit| Piece { host: &host, work: Work::Edit(edit) });
         let sent: Vec<&RuleEdit> = in_order(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }
 
     #[test]
     fn a_group_has_whole_hostnames_within_the_limit_of_operations_and_one_whatever_its_size() {
-        let (one, two) = ([delete()], [delete(), delete()]);
-        let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
-            .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
+        let hosts = [host("a", 1), host("b", 2), host("c", 1)];
+        let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
             let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
@@ -245,12 +253,8 @@ mod tests {
 
     #[test]
     fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
-        let operations = [[delete()], [delete()], [delete()], [delete()]];
-        let pieces: Vec<Piece<'_>> = NAMES
-            .iter()
-            .zip(&operations)
-            .map(|(hostname, one)| Piece { hostname, work: Work::Operations(one) })
-            .collect();
+        let hosts = ["a", "b", "c", "d"].map(|hostname| host(hostname, 1));
+        let pieces = hosts.each_ref().map(piece);
         let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
@@ -266,20 +270,20 @@ mod tests {
             kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),
             size in 0..6_usize,
         ) {
-            let operations: Vec<[RecordOperation; 1]> = (0..4).map(|_| [delete()]).collect();
+            let hosts = NAMES.map(|hostname| host(hostname, 1));
             // Up to three pieces of each hostname, of which the first is bad or not.
-            let pieces: Vec<Piece<'_>> = NAMES.iter().zip(&kinds).flat_map(|(hostname, (count, _))| {
-                operations.iter().take(usize::from(*count)).map(|one| Piece { hostname, work: Work::Operations(one) })
+            let pieces: Vec<Piece<'_>> = hosts.iter().zip(&kinds).flat_map(|(host, (count, _))| {
+                iter::repeat_n(piece(host), usize::from(*count))
             }).collect();
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
-            let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname);
+            let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname());
             let size = match size {
                 0 => GroupSize::SinglePiece,
                 5 => GroupSize::All,
                 hostnames => GroupSize::Hostnames(hostnames),
             };
-            let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname == "b");
+            let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
                 let sent = halving.next(2);
@@ -288,13 +292,13 @@ mod tests {
                 }
                 if sent.iter().any(is_bad) {
                     let bad = halving.note_rejected(false, TIME);
-                    refused.extend(bad.map(|piece| piece.hostname));
+                    refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
                     halving.note_written();
-                    passed.extend(sent.iter().map(|piece| piece.hostname));
+                    passed.extend(sent.iter().map(|piece| piece.hostname()));
                 }
             }
-            let good: Vec<&str> = pieces.iter().filter(|piece| !is_bad(piece)).map(|piece| piece.hostname).collect();
+            let good: Vec<&str> = pieces.iter().filter(|piece| !is_bad(piece)).map(|piece| piece.hostname()).collect();
             passed.sort_unstable();
             prop_assert_eq!(passed, good);
             prop_assert_eq!(refused, bad);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::{Piece, Work, steps};
+use super::work::{Piece, Work, pieces};
 use crate::cloudflare::{Error, WrittenRecord};
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
@@ -64,52 +64,51 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn into_result(self) -> RunResult {
-        let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.fingerprint());
-        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        let has_begun = left.any(|host| steps(host).any(is_written));
+        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(host));
+        let has_begun = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
         RunResult { has_begun, ..self.result }
     }
 
-    pub(super) fn is_given_up(&self, hostname: &str) -> bool {
-        self.result.given_up.contains(hostname)
+    pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
+        self.result.given_up.contains(&host.hostname)
+    }
+
+    pub(super) fn is_written(&self, piece: &Piece<'_>) -> bool {
+        self.written.contains(&piece.fingerprint())
     }
 
     /// Leaves out a hostname from here on.
-    pub(super) fn give_up(&mut self, hostname: &str, reason: Reason) {
-        if self.result.given_up.insert(hostname.into()) {
-            self.push_whole(hostname, reason);
+    pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
+        if self.result.given_up.insert(host.hostname.clone()) {
+            self.push_whole(host, reason);
         }
     }
 
-    fn push_whole(&mut self, hostname: &str, reason: Reason) {
-        let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
-        self.result.refusals.push(Refusal::whole(hostname.into(), resource, reason));
+    fn push_whole(&mut self, host: &HostPlan, reason: Reason) {
+        self.result.refusals.push(Refusal::whole(host.hostname.clone(), host.resource.clone(), reason));
     }
 
     /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
     /// hostname's other unwritten pieces wait for the first of its refused rules.
     pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
-        for (piece, reason) in refused {
-            let Work::Edit(PlannedEdit { edit, resource, .. }) = piece.work else {
-                self.give_up(piece.hostname, reason.clone());
+        for (Piece { host, work }, reason) in refused {
+            let Work::Edit(PlannedEdit { edit, resource, .. }) = work else {
+                self.give_up(host, reason.clone());
                 continue;
             };
             let path: Box<str> = edit.path().unwrap_or_default().into();
             self.result.refusals.push(Refusal {
-                hostname: piece.hostname.into(),
+                hostname: host.hostname.clone(),
                 set_identifier: Some(path.clone()),
                 resource: resource.clone(),
                 reason: reason.clone(),
             });
-            let is_first = self.result.given_up.insert(piece.hostname.into());
-            let waits = |(_, other): (_, Piece<'_>)| {
-                !self.written.contains(&other.fingerprint()) && !refused.iter().any(|(one, _)| *one == other)
-            };
-            let Some(host) = self.plan.host(piece.hostname).filter(|host| is_first && steps(host).any(waits))
-            else {
+            let is_first = self.result.given_up.insert(host.hostname.clone());
+            let waits = |other| !self.is_written(&other) && !refused.iter().any(|(piece, _)| *piece == other);
+            if !is_first || !pieces(host).any(waits) {
                 continue;
-            };
-            self.push_whole(piece.hostname, Reason::BesideRefused { path, refused: reason.label_value() });
+            }
+            self.push_whole(host, Reason::BesideRefused { path, refused: reason.label_value() });
             // The next request refuses this rule before it plans, and sends the hostname's other pieces. In a move they
             // would wait again, so the request does not fail for them.
             let is_put = matches!(edit, RuleEdit::Put { .. });
@@ -119,7 +118,7 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn give_up_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
-        pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
+        pieces.iter().for_each(|piece| self.give_up(piece.host, reason.clone()));
     }
 
     /// Notes that the answer to a write was lost, and that another attempt may help.
@@ -132,9 +131,8 @@ impl<'a> Ledger<'a> {
     pub(super) fn end_early(&mut self, error: Error) {
         let reason = Reason::Failed(error.to_string());
         for host in &self.plan.hosts {
-            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.fingerprint());
-            if !steps(host).all(is_written) {
-                self.give_up(&host.hostname, reason.clone());
+            if !pieces(host).all(|piece| self.is_written(&piece)) {
+                self.give_up(host, reason.clone());
             }
         }
         if matches!(self.result.ending, Ending::Complete) {
@@ -146,7 +144,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
-                self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
+                self.own.add(piece.hostname(), [Digest::of(tunnel, edit.path())]);
             }
             self.written.insert(piece.fingerprint());
         }
@@ -154,13 +152,14 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        self.stamped.extend(pieces.iter().map(|piece| (piece.hostname.into(), None)));
+        let uncertain = pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp);
+        self.stamped.extend(uncertain.map(|piece| (piece.host.hostname.clone(), None)));
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
-    pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
+    pub(super) fn note_batch(&mut self, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::fingerprint));
-        for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
                 RecordOperation::Post(record) => {
@@ -168,17 +167,15 @@ impl<'a> Ledger<'a> {
                 }
                 _ => None,
             });
-            self.stamped.insert(piece.hostname.into(), Some(stamped.collect()));
-            let adopted = self.plan.host(piece.hostname).into_iter().flat_map(|host| &host.adopted_rules);
-            self.own.add(piece.hostname, adopted.copied());
+            self.stamped.insert(piece.host.hostname.clone(), Some(stamped.collect()));
+            self.own.add(piece.hostname(), piece.host.adopted_rules.iter().copied());
         }
     }
 
     /// The stamped records and their correct claims; `None` if no stamp has to be corrected. A digest from before this
     /// request stays: another instance may be about to write the rule, or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
-        let stamped =
-            self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(&host.hostname))?;
+        let stamped = self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(host))?;
         let mut done = host.claims.clone();
         done.digests.extend(&host.dangling);
         let mut claims = done.clone();
@@ -204,7 +201,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn new_records(&self, before: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
         let is_new = |host: &&HostPlan| {
             let is_created = host.creates_record() && self.stamped.contains_key(&host.hostname);
-            self.is_given_up(&host.hostname) && (is_created || before.contains(&host.hostname))
+            self.is_given_up(host) && (is_created || before.contains(&host.hostname))
         };
         let given_up = self.plan.hosts.iter().filter(is_new).map(|host| &host.hostname);
         let left_out = before.iter().filter(|hostname| self.plan.leaves_out(hostname));

@@ -1,6 +1,5 @@
 //! Divides the work of a run into pieces. A piece is written or refused as a whole.
 
-use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
 use crate::reconcile::plan::{
@@ -25,53 +24,64 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// A stage at a target. Steps are carried out in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Step<'a> {
-    pub(super) stage: Stage,
-    pub(super) target: WriteTarget<'a>,
-}
-
-/// The steps of a hostname, each with the hostname's piece.
-pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
-    let step = |stage, target, work| (Step { stage, target }, Piece { hostname: &host.hostname, work });
-    let edits = host.edits.iter().map(move |planned| {
-        step(Stage::EditRules, WriteTarget::Tunnel(&planned.tunnel), Work::Edit(planned))
-    });
-    edits.chain(host.batches().map(move |(stage, operations)| {
-        step(stage, WriteTarget::Zone(&host.zone), Work::Operations(operations))
-    }))
-}
-
-/// Work of one hostname in one step: one edit of a rule, or all operations on the hostname's records.
+/// Work of one hostname in one stage: one edit of a rule, or all operations on the hostname's records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {
-    pub(super) hostname: &'a str,
+    pub(super) host: &'a HostPlan,
     pub(super) work: Work<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Work<'a> {
+    /// The operations of [`Stage::Stamp`], which must be in one batch.
+    Stamp,
     /// One rule of a tunnel's document.
     Edit(&'a PlannedEdit),
-    /// The hostname's operations on a zone's records, which must be in one batch.
-    Operations(&'a [RecordOperation]),
+    /// The operations of [`Stage::Unstamp`], which must be in one batch.
+    Unstamp,
+}
+
+/// The pieces of a hostname.
+pub(super) fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
+    let edits = host.edits.iter().map(Work::Edit);
+    let work = edits.chain([Work::Stamp, Work::Unstamp]).map(move |work| Piece { host, work });
+    work.filter(|piece| piece.edit().is_some() || !piece.operations().is_empty())
 }
 
 impl<'a> Piece<'a> {
+    pub(super) fn stage(&self) -> Stage {
+        match self.work {
+            Work::Stamp => Stage::Stamp,
+            Work::Edit(_) => Stage::EditRules,
+            Work::Unstamp => Stage::Unstamp,
+        }
+    }
+
+    pub(super) fn target(&self) -> WriteTarget<'a> {
+        match self.work {
+            Work::Edit(planned) => WriteTarget::Tunnel(&planned.tunnel),
+            Work::Stamp | Work::Unstamp => WriteTarget::Zone(&self.host.zone),
+        }
+    }
+
+    pub(super) fn hostname(&self) -> &'a str {
+        &self.host.hostname
+    }
+
     /// The edited rule.
     pub(super) fn edit(&self) -> Option<&'a RuleEdit> {
         match self.work {
             Work::Edit(planned) => Some(&planned.edit),
-            Work::Operations(_) => None,
+            Work::Stamp | Work::Unstamp => None,
         }
     }
 
     /// The operations on records; empty for a rule.
     pub(super) fn operations(&self) -> &'a [RecordOperation] {
         match self.work {
+            Work::Stamp => &self.host.stamp_operations,
             Work::Edit(_) => &[],
-            Work::Operations(operations) => operations,
+            Work::Unstamp => &self.host.unstamp_operations,
         }
     }
 
@@ -86,31 +96,15 @@ impl<'a> Piece<'a> {
     pub(super) fn fingerprint(&self) -> u64 {
         match self.work {
             Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
-            Work::Operations(operations) => operations_fingerprint(operations),
+            Work::Stamp | Work::Unstamp => operations_fingerprint(self.operations()),
         }
     }
-}
-
-/// The number of operations of the pieces in one batch.
-pub(super) fn batch_size(pieces: &[Piece<'_>]) -> usize {
-    pieces.iter().map(|piece| piece.operations().len()).sum()
-}
-
-pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
-    let mut batch = Batch::default();
-    for operation in pieces.iter().flat_map(Piece::operations) {
-        match operation {
-            RecordOperation::Delete(id, _) => batch.deletes.push(id.clone()),
-            RecordOperation::Patch(patch) => batch.patches.push(patch.clone()),
-            RecordOperation::Post(record) => batch.posts.push(record.clone()),
-        }
-    }
-    batch
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::host_plan;
     use crate::model::{NewRecord, RecordId};
 
     fn post() -> RecordOperation {
@@ -134,18 +128,8 @@ mod tests {
         for (operations, grows) in
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
-            let piece = Piece { hostname: "a.example.com", work: Work::Operations(operations) };
-            assert_eq!(piece.grows(), grows, "{operations:?}");
+            let host = HostPlan { stamp_operations: operations.to_vec(), ..host_plan("a.example.com") };
+            assert_eq!(Piece { host: &host, work: Work::Stamp }.grows(), grows, "{operations:?}");
         }
-    }
-
-    #[test]
-    fn a_batch_has_the_operations_of_all_of_its_pieces() {
-        let (one, two) = ([post()], [delete(), post()]);
-        let pieces = [&one[..], &two, &one]
-            .map(|operations| Piece { hostname: "a.example.com", work: Work::Operations(operations) });
-        let batch = batch_of(&pieces);
-        assert_eq!((batch.posts.len(), batch.deletes.len(), batch.patches.len()), (3, 1, 0));
-        assert_eq!(batch_size(&pieces), 4);
     }
 }
