@@ -98,7 +98,6 @@ pub(super) fn run<'a>(
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
-    memory.new_records = ledger.new_records(&memory.new_records);
     for (target, _) in decided.into_iter().filter(|(_, is_decided)| *is_decided) {
         memory.targets.forget(target.id());
     }

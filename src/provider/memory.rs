@@ -7,9 +7,11 @@ mod last_snapshot;
 mod logged;
 mod newest;
 mod targets;
+mod turn;
 mod write_history;
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 pub(super) use self::alternations::Alternations;
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
@@ -18,19 +20,43 @@ pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 pub(super) use self::targets::GroupSize;
 use self::targets::WriteTargets;
+use self::turn::TurnMemory;
 use self::write_history::WriteHistory;
+use crate::provider::execution::ledger::RunResult;
+use crate::reconcile::plan::{Plan, content_fingerprints, writes_of};
+use crate::reconcile::snapshot::Snapshot;
 
 /// The memory from one request that writes to the next.
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
-    /// The number of the turn. Each number begins a thousand hostnames later.
-    pub(super) turn: usize,
-    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote a part of one.
-    pub(super) tries: usize,
+    pub(super) turn: TurnMemory,
     /// The hostnames whose record was created, or may have been, for rules that are not all written.
     pub(super) new_records: BTreeSet<Box<str>>,
+}
+
+impl WriteMemory {
+    /// Notes the result of a run.
+    pub(super) fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot, now: Instant) {
+        if result.has_begun {
+            self.turn.note_begun();
+        }
+        self.note_new_records(plan, result);
+        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
+            content_fingerprints(host).for_each(|(_, write)| self.write_history.forget(write));
+            writes_of(host, snapshot).iter().for_each(|write| self.write_history.note_written(write, now));
+        }
+        self.write_history.tidy(now);
+    }
+
+    /// Notes the records that are left without their rules. A record of a hostname that the plan leaves out, because the
+    /// hostname is refused or postponed, stays among them.
+    pub(super) fn note_new_records(&mut self, plan: &Plan, result: &RunResult) {
+        let is_left = |hostname: &str| result.given_up.contains(hostname) || plan.leaves_out(hostname);
+        self.new_records.retain(|hostname| is_left(hostname));
+        self.new_records.extend(result.new_records.iter().cloned());
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +68,29 @@ mod year {
     pub(super) fn loops() -> impl Iterator<Item = (u64, Instant)> {
         let start = Instant::now();
         (0..365 * 24 * 6).map(move |number| (number, start + Duration::from_secs(600) * number as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::reason::Reason;
+    use crate::reconcile::refusal::Refusal;
+
+    /// A later run may have to delete a record that a run left without its rule.
+    #[test]
+    fn a_new_record_is_remembered_by_a_run_that_refuses_or_postpones_its_hostname() {
+        let new_records = ["refused", "postponed", "failed", "as wanted"].map(Into::into).into();
+        let mut memory = WriteMemory { new_records, ..WriteMemory::default() };
+        let refusal = Refusal::whole("refused".into(), None, Reason::NoZone);
+        let plan =
+            Plan { refusals: vec![refusal], postponed: ["postponed".into()].into(), ..Plan::default() };
+        let result = RunResult {
+            given_up: ["failed".into(), "new".into()].into(),
+            new_records: ["new".into()].into(),
+            ..RunResult::default()
+        };
+        memory.note_new_records(&plan, &result);
+        assert_eq!(memory.new_records, ["failed", "new", "postponed", "refused"].map(Into::into).into());
     }
 }

@@ -21,7 +21,7 @@ use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, content_fingerprints, writes_of};
+use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -30,9 +30,6 @@ use crate::webhook::Failure;
 
 /// The attempts to carry out a request: the first, and one after each lost answer to a write.
 const APPLY_ATTEMPTS_MAX: usize = 3;
-
-/// The requests in which a turn finishes what it has begun.
-const TRIES_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
@@ -86,8 +83,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.memory.tries = self.memory.tries.max(usize::from(result.has_begun));
-            self.remember(&plan, &result, &snapshot);
+            self.memory.note_run(&plan, &result, &snapshot, self.provider.clock().now());
             let has_time = self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
@@ -122,19 +118,15 @@ impl ApplyRequest<'_> {
 
     /// Reports a plan of which nothing is written.
     fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        self.memory.new_records.retain(|hostname| plan.leaves_out(hostname));
-        self.finish(plan, &RunResult::default())
+        let result = RunResult::default();
+        self.memory.note_new_records(plan, &result);
+        self.finish(plan, &result)
     }
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.provider.report(self.changes, plan, result);
-        // The next requests finish what this turn has begun, or take it back. Completed hostnames make room for others.
-        let is_left = plan.hosts.iter().any(|host| result.given_up.contains(&host.hostname));
-        let is_begun = (1..TRIES_MAX).contains(&self.memory.tries);
-        let is_over = is_left && !is_begun && !plan.postponed.is_empty();
-        self.memory.turn = self.memory.turn.wrapping_add(usize::from(is_over));
-        self.memory.tries = if is_left && is_begun { self.memory.tries + 1 } else { 0 };
+        self.memory.turn.end_request(!result.given_up.is_empty(), !plan.postponed.is_empty());
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -161,7 +153,7 @@ impl ApplyRequest<'_> {
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max =
             if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn, hostnames_max })
+        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn.number(), hostnames_max })
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
@@ -244,17 +236,6 @@ impl ApplyRequest<'_> {
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
         let Self { provider, memory, resolved, deadline, .. } = self;
         provider.outdating(|| execution::run(provider, memory, resolved, plan, snapshot, *deadline))
-    }
-
-    /// Forgets earlier refusals of completed writes, and notes these writes.
-    fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
-        let now = self.provider.clock().now();
-        let memory = &mut *self.memory;
-        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            content_fingerprints(host).for_each(|(_, write)| memory.write_history.forget(write));
-            writes_of(host, snapshot).iter().for_each(|write| memory.write_history.note_written(write, now));
-        }
-        memory.write_history.tidy(now);
     }
 }
 

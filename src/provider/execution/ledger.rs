@@ -23,6 +23,8 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) is_unfinished: bool,
     /// A part of a hostname was written, and not all of it.
     pub(in crate::provider) has_begun: bool,
+    /// The hostnames in `given_up` whose record was created, or may have been.
+    pub(in crate::provider) new_records: BTreeSet<Box<str>>,
     pub(in crate::provider) ending: Ending,
 }
 
@@ -64,9 +66,11 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn into_result(self) -> RunResult {
-        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(host));
-        let has_begun = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
-        RunResult { has_begun, ..self.result }
+        let left: Vec<&HostPlan> = self.plan.hosts.iter().filter(|host| self.is_given_up(host)).collect();
+        let has_begun = left.iter().any(|host| pieces(host).any(|piece| self.is_written(&piece)));
+        let is_new = |host: &&&HostPlan| host.creates_record() && self.stamped.contains_key(&host.hostname);
+        let new_records = inserted(left.iter().filter(is_new).map(|host| host.hostname.clone()));
+        RunResult { has_begun, new_records, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
@@ -194,33 +198,5 @@ impl<'a> Ledger<'a> {
             }
         }
         (claims != done).then_some((stamped, claims))
-    }
-
-    /// The hostnames whose record this run or a run before created, or may have created, for rules that are not all
-    /// written. A hostname that this run left out, because it is refused or postponed, stays among them.
-    pub(super) fn new_records(&self, before: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
-        let is_new = |host: &&HostPlan| {
-            let is_created = host.creates_record() && self.stamped.contains_key(&host.hostname);
-            self.is_given_up(host) && (is_created || before.contains(&host.hostname))
-        };
-        let given_up = self.plan.hosts.iter().filter(is_new).map(|host| &host.hostname);
-        let left_out = before.iter().filter(|hostname| self.plan.leaves_out(hostname));
-        inserted(left_out.chain(given_up).cloned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A later run may have to delete a record that a run left without its rule.
-    #[test]
-    fn a_new_record_is_remembered_by_a_run_that_refuses_or_postpones_its_hostname() {
-        let before = BTreeSet::from(["refused", "postponed", "as wanted"].map(Into::into));
-        let refusal = Refusal::whole("refused".into(), None, Reason::NoZone);
-        let plan =
-            Plan { refusals: vec![refusal], postponed: ["postponed".into()].into(), ..Plan::default() };
-        let after = Ledger::new(&plan).new_records(&before);
-        assert_eq!(after.iter().map(|name| &**name).collect::<Vec<_>>(), ["postponed", "refused"]);
     }
 }
