@@ -5,7 +5,6 @@ mod access;
 mod adjustments;
 mod announcement;
 mod connectors;
-mod description;
 mod execution;
 mod failure;
 mod last_loop;

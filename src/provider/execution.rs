@@ -1,11 +1,10 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
 
-mod batches;
-mod corrections;
 mod documents;
 mod halving;
 pub(super) mod ledger;
+mod records;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,12 +13,12 @@ use crate::provider::Provider;
 use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
-use crate::provider::description;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
+use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
@@ -215,7 +215,7 @@ impl ApplyRequest<'_> {
             let content = write.content_fingerprint();
             match outcome {
                 Ok(()) => {
-                    let what = description::describe_application(write).text.into();
+                    let what = describe_application(write).text.into();
                     history.forget(content);
                     let written =
                         Write { key: write.place_fingerprint(), content_fingerprint: content, what };

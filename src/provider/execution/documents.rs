@@ -12,7 +12,7 @@ use crate::cloudflare::{Error, ErrorResponse};
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
-use crate::provider::description::describe_edit;
+use crate::provider::report::describe_edit;
 use crate::provider::snapshot_reader::ReadConfiguration;
 use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
