@@ -114,14 +114,14 @@ impl<'a> Execution<'a> {
         let mut failing: BTreeSet<&TunnelId> = inserted(tunnels);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
         for tunnel in failing {
-            let mut of_tunnel = hosts.to_vec();
-            of_tunnel.retain(|host| {
+            let mut edited = hosts.to_vec();
+            edited.retain(|host| {
                 host.edits.iter().any(|planned| planned.tunnel == *tunnel) && !self.ledger.is_given_up(host)
             });
-            if of_tunnel.is_empty() {
+            if edited.is_empty() {
                 continue;
             }
-            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.provider.clock().now());
+            let paused = self.memory.targets.of(tunnel.as_str()).paused_edits(self.provider.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     self.decided.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
@@ -130,8 +130,8 @@ impl<'a> Execution<'a> {
                 Err(Stop::Target(reason)) => reason,
                 Err(Stop::Run(error)) => return Err(error),
             };
-            self.set_failing(WriteTarget::Tunnel(tunnel), of_tunnel.len(), &reason);
-            for host in of_tunnel {
+            self.set_failing(WriteTarget::Tunnel(tunnel), edited.len(), &reason);
+            for host in edited {
                 self.ledger.give_up(host, reason.clone());
                 self.unwritable.push(host);
             }
@@ -180,14 +180,15 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.memory.targets.set_failing(target.id());
+        self.memory.targets.of(target.id()).is_failing = true;
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
     fn write_all(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
-        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.fingerprint());
+        let size = self.memory.targets.of(target.id()).group;
+        let history = &self.memory.write_history;
+        let has_failed = |piece: &Piece<'a>| history.has_failed(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         self.decided.entry(target).or_insert(true);
         loop {
@@ -202,7 +203,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(target, &mut halving, &sent);
-            self.memory.targets.set_group_size(target.id(), halving.size);
+            self.memory.targets.of(target.id()).group = halving.size;
             let calls_left = self.provider.client().calls_left();
             let reason = match group {
                 Ok(()) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
@@ -218,8 +219,9 @@ impl<'a> Execution<'a> {
             let rest = halving.undecided();
             if matches!(reason, Reason::Failed(_)) {
                 // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
-                if self.memory.targets.is_failing(target.id()) {
-                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.provider.clock().now());
+                let known = self.memory.targets.of(target.id());
+                if known.is_failing {
+                    known.pause_edits(reason.clone(), self.provider.clock().now());
                 }
                 let hostnames = rest.chunk_by(|one, other| one.hostname() == other.hostname()).count();
                 self.set_failing(target, hostnames, &reason);

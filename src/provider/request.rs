@@ -164,14 +164,16 @@ impl ApplyRequest<'_> {
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan_by(snapshot, &inputs);
-            let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
-            let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
-            let deadline = self.look_deadline();
-            let looks = in_parallel(provider.reader.settings.parallel_calls, &targets, |tunnel| {
+            let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
+            let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
+            // Slow answers leave time for the rest of the request.
+            let left = self.deadline.remaining(provider.clock()).saturating_sub(limits::WRITE_TIME_MIN);
+            let deadline = Deadline::after(provider.clock(), limits::MOVE_LOOK_TIMEOUT.min(left));
+            let looks = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 check_applied(provider.client(), &resolved.account, tunnel, version, deadline).err()
             });
-            let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
+            let unready = tunnels.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
             if unready.is_empty() {
                 return plan;
@@ -181,20 +183,12 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let (memory, now) = (&self.memory, self.provider.clock().now());
         PlanInputs {
-            paused: memory.write_history.paused_contents(snapshot, now),
-            new_records: memory.new_records.clone(),
+            paused: self.memory.write_history.paused_contents(snapshot, self.provider.clock().now()),
+            new_records: self.memory.new_records.clone(),
             is_dry_run: self.provider.is_dry_run(),
             ..PlanInputs::default()
         }
-    }
-
-    /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
-    fn look_deadline(&self) -> Deadline {
-        let clock = self.provider.clock();
-        let left = self.deadline.remaining(clock).saturating_sub(limits::WRITE_TIME_MIN);
-        Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the

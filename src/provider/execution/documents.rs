@@ -1,6 +1,5 @@
 //! Reads, edits and writes a tunnel's configuration: GET, then PUT.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use log::warn;
@@ -107,28 +106,21 @@ impl<'a> Execution<'a> {
             return missed;
         }
         for tunnel in self.snapshot.tunnels.keys() {
-            match self.missed_in(tunnel) {
-                Ok(names) => {
-                    let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
-                    missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, has_new_rule(tunnel))));
-                }
-                Err(reason) => missed.extend(hosts.iter().map(|host| (*host, reason.clone()))),
+            // A tunnel that was read in this run is not read again.
+            let is_read = self.missed_by_tunnel.contains_key(tunnel);
+            let read = if is_read { Ok(()) } else { self.read_document(tunnel).map(drop) };
+            if let Err(stop) = read {
+                let reason = match stop {
+                    Stop::Target(reason) => reason,
+                    Stop::Run(error) => unreadable(tunnel, &error),
+                };
+                missed.extend(hosts.iter().map(|host| (*host, reason.clone())));
+            } else if let Some(names) = self.missed_by_tunnel.get(tunnel) {
+                let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
+                missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, has_new_rule(tunnel))));
             }
         }
         missed
-    }
-
-    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in this run is not read
-    /// again.
-    fn missed_in(&mut self, tunnel: &TunnelId) -> Result<BTreeSet<Box<str>>, Reason> {
-        if let Some(names) = self.missed_by_tunnel.get(tunnel) {
-            return Ok(names.clone());
-        }
-        self.read_document(tunnel).map_err(|stop| match stop {
-            Stop::Target(reason) => reason,
-            Stop::Run(error) => unreadable(tunnel, &error),
-        })?;
-        Ok(self.missed_by_tunnel.get(tunnel).cloned().unwrap_or_default())
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,

@@ -28,22 +28,18 @@ pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
 
 /// A tunnel or zone with unfinished writes.
 #[derive(Debug, Default)]
-struct TargetMemory {
-    group: GroupSize,
+pub(crate) struct TargetMemory {
+    /// The size of the next group in the search for the bad pieces.
+    pub(crate) group: GroupSize,
     /// The last write failed, whatever its content.
-    is_failing: bool,
+    pub(crate) is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
     edits: Option<Pause>,
 }
 
 impl WriteTargets {
-    pub(crate) fn group_size(&self, target: &str) -> GroupSize {
-        self.0.get(target).map(|target| target.group).unwrap_or_default()
-    }
-
-    /// Notes that the search for the bad pieces of the target continues with a group of this size.
-    pub(crate) fn set_group_size(&mut self, target: &str, group: GroupSize) {
-        self.0.entry(target.into()).or_default().group = group;
+    pub(crate) fn of(&mut self, target: &str) -> &mut TargetMemory {
+        self.0.entry(target.into()).or_default()
     }
 
     /// True if the last write to the target failed, whatever its content.
@@ -51,26 +47,22 @@ impl WriteTargets {
         self.0.get(target).is_some_and(|target| target.is_failing)
     }
 
-    /// Notes that a write to the target failed.
-    pub(crate) fn set_failing(&mut self, target: &str) {
-        self.0.entry(target.into()).or_default().is_failing = true;
+    /// Notes that all writes to the target were decided.
+    pub(crate) fn forget(&mut self, target: &str) {
+        self.0.remove(target);
     }
+}
 
+impl TargetMemory {
     /// The reason why edits of the tunnel are paused now.
-    pub(crate) fn paused_edits(&self, tunnel: &str, now: Instant) -> Option<Reason> {
-        self.0.get(tunnel)?.edits.as_ref()?.reason(now)
+    pub(crate) fn paused_edits(&self, now: Instant) -> Option<Reason> {
+        self.edits.as_ref()?.reason(now)
     }
 
     /// Notes that the tunnel accepted its unchanged document or has no rules, and accepted no edited document. The next
     /// edit is paused. Writes of a zone are not paused.
-    pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
-        let target = self.0.entry(tunnel.into()).or_default();
-        target.edits = Some(Pause::after(target.edits.as_ref(), reason, EDIT_PAUSES, now));
-    }
-
-    /// Notes that all writes to the target were decided.
-    pub(crate) fn forget(&mut self, target: &str) {
-        self.0.remove(target);
+    pub(crate) fn pause_edits(&mut self, reason: Reason, now: Instant) {
+        self.edits = Some(Pause::after(self.edits.as_ref(), reason, EDIT_PAUSES, now));
     }
 }
 
@@ -90,17 +82,19 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (WriteTargets::default(), now());
-        targets.set_group_size("a", GroupSize::Hostnames(50));
-        targets.set_failing("a");
-        targets.set_group_size("a", GroupSize::Hostnames(25));
-        targets.pause_edits("a", no(), now);
-        targets.set_failing("b");
-        assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::Hostnames(25), true));
-        assert_eq!((targets.group_size("b"), targets.is_failing("b")), (GroupSize::All, true));
-        assert_eq!((targets.paused_edits("a", now), targets.paused_edits("b", now)), (Some(no()), None));
-        assert_eq!(targets.paused_edits("a", now + EDIT_PAUSES.0), None);
+        targets.of("a").group = GroupSize::Hostnames(25);
+        targets.of("a").is_failing = true;
+        targets.of("a").pause_edits(no(), now);
+        targets.of("b").is_failing = true;
+        assert_eq!((targets.of("a").group, targets.is_failing("a")), (GroupSize::Hostnames(25), true));
+        assert_eq!((targets.of("b").group, targets.is_failing("b")), (GroupSize::All, true));
+        assert_eq!(
+            (targets.of("a").paused_edits(now), targets.of("b").paused_edits(now)),
+            (Some(no()), None)
+        );
+        assert_eq!(targets.of("a").paused_edits(now + EDIT_PAUSES.0), None);
         targets.forget("a");
-        assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::All, false));
-        assert_eq!(targets.paused_edits("a", now), None);
+        assert_eq!((targets.of("a").group, targets.is_failing("a")), (GroupSize::All, false));
+        assert_eq!(targets.of("a").paused_edits(now), None);
     }
 }
