@@ -7,7 +7,6 @@ mod announcement;
 mod connectors;
 mod execution;
 mod failure;
-mod last_loop;
 mod memory;
 mod parallel;
 mod report;
@@ -28,10 +27,8 @@ use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
-use crate::provider::access::unneeded::UnneededPlaces;
 pub use crate::provider::adjustments::adjust;
-use crate::provider::last_loop::LastLoop;
-use crate::provider::memory::{LastSnapshot, WriteMemory};
+use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
 pub(crate) use crate::provider::resolution::{
     Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, no_such_tunnel, remedy,
     shared_account,

@@ -1,26 +1,33 @@
-//! Parts of the memory of this process from one request to the next; docs/how-it-works.md lists all. It is lost with the
+//! The memory of this process from one request to the next, but for the account and the tunnels of `Provider`, the
+//! lookups of `SnapshotReader`, and the look of `ConnectorWatch`; docs/how-it-works.md lists all. It is lost with the
 //! process, and each part is bounded: no part grows with the number of loops.
 
 mod alternations;
+mod applications;
 mod endpoint_fingerprints;
+mod last_loop;
 mod last_snapshot;
 mod logged;
 mod newest;
 mod targets;
 mod turn;
+mod unneeded_places;
 mod write_history;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-pub(super) use self::alternations::Alternations;
+use self::alternations::Alternations;
+pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, WrittenApplication};
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
+pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 pub(super) use self::targets::GroupSize;
 use self::targets::WriteTargets;
 use self::turn::TurnMemory;
+pub(super) use self::unneeded_places::UnneededPlaces;
 use self::write_history::WriteHistory;
 use crate::provider::execution::ledger::RunResult;
 use crate::reconcile::plan::{Plan, content_fingerprints, writes_of};

@@ -1,15 +1,14 @@
 //! Reads Cloudflare Access. A failure is part of the result, because it prevents only work that depends on Access.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{AccountOrZone, Error, GIVE_ACCESS, parse_application};
 use crate::limits;
-use crate::locks::lock;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
+use crate::provider::memory::{ApplicationWriteOutcome, WrittenApplication};
 use crate::provider::parallel::in_parallel;
 use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::access::place::Place;
@@ -21,65 +20,8 @@ pub(crate) const ZONE_APPLICATIONS_READ: &str =
 const SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
 
-/// After a write, Cloudflare's list of applications may not show the write for this time.
-const LIST_LAG_MAX: Duration = Duration::from_secs(120);
-
 /// Applications that one reading requests by id. Further applications are pending until the list shows them.
 const BY_ID_MAX: usize = 50;
-
-/// A write within the last `LIST_LAG_MAX`.
-#[derive(Clone, Debug)]
-struct Written {
-    place: Box<str>,
-    outcome: ApplicationWriteOutcome,
-    at: Instant,
-}
-
-/// The result of a write of an application.
-#[derive(Clone, Debug)]
-pub(super) enum ApplicationWriteOutcome {
-    /// The application was created or replaced. This is its new state.
-    Written(Application),
-    /// The application with this id does not exist any more.
-    Deleted(Box<str>),
-    /// The answer to the creation of the application was lost.
-    InDoubt,
-}
-
-impl ApplicationWriteOutcome {
-    fn id(&self) -> Option<&str> {
-        match self {
-            Self::Written(application) => Some(&application.id),
-            Self::Deleted(id) => Some(id),
-            Self::InDoubt => None,
-        }
-    }
-}
-
-/// Remembers recent writes, which Cloudflare's list may not show yet.
-#[derive(Debug, Default)]
-pub(crate) struct AccessMemory {
-    written: Mutex<Vec<Written>>,
-    /// The last reading showed applications of ours. After the deletion of records, applications may remain that no
-    /// comment names.
-    pub(in crate::provider) has_ours: AtomicBool,
-}
-
-impl AccessMemory {
-    /// Notes a write.
-    pub(super) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
-        let (mut written, place) = (lock(&self.written), place.to_string().into());
-        written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
-        written.push(Written { place, outcome, at });
-    }
-
-    /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
-    fn just_written(&self, now: Instant) -> Vec<Written> {
-        let mut written = lock(&self.written);
-        written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
-        written.clone()
-    }
-}
 
 impl SnapshotReader {
     /// Reads the team, the policies, and the applications of the account and of `zones`, within `ACCESS_TIMEOUT`.
@@ -144,7 +86,7 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Vec<Box<str>> {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
-        for Written { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
+        for WrittenApplication { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
             match outcome {
                 ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {

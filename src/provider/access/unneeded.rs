@@ -1,10 +1,8 @@
 //! Deletes the applications of ours that no rule or record needs any more.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Deadline;
-use crate::collections::inserted;
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
@@ -13,44 +11,11 @@ use crate::provider::Provider;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::ApplicationWrite;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to delete unneeded Access applications.
 pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The places of our applications that the last check found unneeded; true if the check before it found the same.
-#[derive(Debug, Default)]
-pub(in crate::provider) struct UnneededPlaces(BTreeMap<Place, bool>);
-
-impl UnneededPlaces {
-    /// Notes what a new check found.
-    fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
-        self.0 = inserted(found.map(|place| (place.clone(), self.0.contains_key(place))));
-    }
-
-    fn has_confirmed(&self) -> bool {
-        self.0.values().any(|again| *again)
-    }
-
-    /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
-    fn take_confirmed(&mut self) -> BTreeSet<Place> {
-        let agreed = inserted(self.0.iter().filter(|(_, again)| **again).map(|(place, _)| place.clone()));
-        self.0.values_mut().for_each(|again| *again = false);
-        agreed
-    }
-
-    /// Notes that the deletion at this place failed. One more check is enough to try it again.
-    fn note_failed(&mut self, place: Place) {
-        self.0.insert(place, false);
-    }
-
-    /// Forgets every check.
-    pub(in crate::provider) fn forget(&mut self) {
-        self.0.clear();
-    }
-}
 
 impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.

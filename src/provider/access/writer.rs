@@ -6,7 +6,7 @@ use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::provider::Provider;
-use crate::provider::access::reader::ApplicationWriteOutcome;
+use crate::provider::memory::ApplicationWriteOutcome;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;

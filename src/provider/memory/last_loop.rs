@@ -24,18 +24,18 @@ const WILDCARDS_LOGGED_MAX: usize = 1_000;
 const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
-pub(super) struct LastLoop {
+pub(crate) struct LastLoop {
     /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
-    pub(super) endpoints: EndpointFingerprints,
+    pub(crate) endpoints: EndpointFingerprints,
     /// The endpoints without a service; `None` before the first adjustment.
-    pub(super) without_service: Option<WithoutService>,
-    pub(super) wildcards: Wildcards,
+    pub(crate) without_service: Option<WithoutService>,
+    pub(crate) wildcards: Wildcards,
     /// Notes on endpoints that are left out, because another object has their hostname and path.
-    pub(super) left_out: Logged<LogLine>,
+    pub(crate) left_out: Logged<LogLine>,
     alternations: Alternations,
-    pub(super) notes_of_sent: Logged<LogLine>,
-    pub(super) notes_of_shown: Logged<LogLine>,
-    pub(super) request: LastRequest,
+    pub(crate) notes_of_sent: Logged<LogLine>,
+    pub(crate) notes_of_shown: Logged<LogLine>,
+    pub(crate) request: LastRequest,
     /// The counts of the first loop are logged.
     is_first_logged: bool,
 }
@@ -43,39 +43,39 @@ pub(super) struct LastLoop {
 /// The wildcards that no object asks for by `webhook/tunnel-wildcard`. ExternalDNS merges the endpoints of several
 /// objects, and may send the property in every other loop, so a logged wildcard is not logged again.
 #[derive(Debug, Default)]
-pub(super) struct Wildcards {
+pub(crate) struct Wildcards {
     /// The wildcards of the last adjustment.
-    pub(super) unasked: Vec<UnaskedWildcard>,
+    pub(crate) unasked: Vec<UnaskedWildcard>,
     /// By hostname and `is_published`: the times of the log line and of the last endpoint, in seconds since 1970.
     logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
 }
 
 /// The result of the last request of changes.
 #[derive(Debug, Default)]
-pub(super) struct LastRequest {
+pub(crate) struct LastRequest {
     /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused
     /// work in every loop.
     was_asked: bool,
     /// The results of the last request are in the fields below.
-    pub(super) is_reported: bool,
-    pub(super) refusals: Logged<Refusal>,
-    pub(super) notes: Logged<LogLine>,
+    pub(crate) is_reported: bool,
+    pub(crate) refusals: Logged<Refusal>,
+    pub(crate) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
-    pub(super) dry_run_writes: Logged<LogLine>,
+    pub(crate) dry_run_writes: Logged<LogLine>,
     /// The hostnames that the last request was asked to publish or change. They are written, except those with a
     /// refusal or in `postponed_fingerprints`.
-    pub(super) asked_fingerprints: BTreeSet<u64>,
+    pub(crate) asked_fingerprints: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
-    pub(super) postponed_fingerprints: BTreeSet<u64>,
+    pub(crate) postponed_fingerprints: BTreeSet<u64>,
     /// The reason why the last request failed, or the reason of the first refused write in the last request. Hostnames
     /// without a refusal may wait for the same reason.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 impl LastLoop {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log. If
     /// ExternalDNS asked for no changes in the loop before, forgets the earlier refusals and returns true.
-    pub(super) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> (bool, Vec<(Level, LogLine)>) {
+    pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> (bool, Vec<(Level, LogLine)>) {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             self.request = LastRequest::default();
@@ -97,7 +97,7 @@ impl LastLoop {
     }
 
     /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
-    pub(super) fn adjust(
+    pub(crate) fn adjust(
         &mut self,
         adjusted: &Adjusted,
         without_service: WithoutService,
@@ -131,7 +131,7 @@ impl LastLoop {
 
 impl LastRequest {
     /// Notes that ExternalDNS asks for changes.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.was_asked = true;
         self.is_reported = false;
         self.asked_fingerprints.clear();
@@ -157,7 +157,7 @@ impl Wildcards {
     }
 
     /// The time at which the wildcard was logged.
-    pub(super) fn since(&self, UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> Option<i64> {
+    pub(crate) fn since(&self, UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> Option<i64> {
         self.logged.get(&(note.hostname.clone(), *is_published)).map(|(logged_at, _)| *logged_at)
     }
 }

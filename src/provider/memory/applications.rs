@@ -1,0 +1,66 @@
+//! Remembers whether Access showed applications of ours, and recent writes, which Cloudflare's list may not show yet.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use crate::locks::lock;
+use crate::model::access::Application;
+use crate::reconcile::access::place::Place;
+
+/// After a write, Cloudflare's list of applications may not show the write for this time.
+const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+
+/// A write within the last `LIST_LAG_MAX`.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenApplication {
+    pub(crate) place: Box<str>,
+    pub(crate) outcome: ApplicationWriteOutcome,
+    pub(crate) at: Instant,
+}
+
+/// The result of a write of an application.
+#[derive(Clone, Debug)]
+pub(crate) enum ApplicationWriteOutcome {
+    /// The application was created or replaced. This is its new state.
+    Written(Application),
+    /// The application with this id does not exist any more.
+    Deleted(Box<str>),
+    /// The answer to the creation of the application was lost.
+    InDoubt,
+}
+
+impl ApplicationWriteOutcome {
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Written(application) => Some(&application.id),
+            Self::Deleted(id) => Some(id),
+            Self::InDoubt => None,
+        }
+    }
+}
+
+/// Remembers recent writes, which Cloudflare's list may not show yet.
+#[derive(Debug, Default)]
+pub(crate) struct AccessMemory {
+    written: Mutex<Vec<WrittenApplication>>,
+    /// The last reading showed applications of ours. After the deletion of records, applications may remain that no
+    /// comment names.
+    pub(crate) has_ours: AtomicBool,
+}
+
+impl AccessMemory {
+    /// Notes a write.
+    pub(crate) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
+        let (mut written, place) = (lock(&self.written), place.to_string().into());
+        written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
+        written.push(WrittenApplication { place, outcome, at });
+    }
+
+    /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
+    pub(crate) fn just_written(&self, now: Instant) -> Vec<WrittenApplication> {
+        let mut written = lock(&self.written);
+        written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
+        written.clone()
+    }
+}
