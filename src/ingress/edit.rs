@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::hosts::HostIndex;
-use super::order::{HostPath, MarkedRule, NearbyRules, insert};
+use super::order::{HostPath, MarkedRule, NearbyRules};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::label_values::label_values;
 use crate::model::hostname::Hostname;
@@ -84,13 +84,13 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 /// a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The order of the
 /// edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let MarkedRules { mut list, mut hosts } = MarkedRules::new(rules, own);
+    let mut marked = MarkedRules::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
     sorted.sort_by(|(_, one), (_, other)| one.in_order_of_list(other));
     let (mut changed, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut replaced, mut removed) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for (index, edit) in sorted {
-        let present = position_of(&NearbyRules::new(&list, &hosts, edit.hostname()), edit.scope());
+        let present = position_of(&marked.near(edit.hostname()), edit.scope());
         match (edit, present) {
             (_, Err(refusal)) => refused.push((index, refusal)),
             (RuleEdit::Delete { .. }, Ok(present)) => {
@@ -99,7 +99,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             }
             // A rule that is already as wanted stays, even if it is not ours.
             (RuleEdit::Put { rule, replaces: false }, Ok(Some(position)))
-                if list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(rule)) => {}
+                if marked.list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(rule)) => {}
             (RuleEdit::Put { rule: _, replaces: false }, Ok(Some(position))) => {
                 let reason = format!(
                     "rule {} of the tunnel has the same hostname and path and is not ours: delete that rule to \
@@ -115,14 +115,13 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         }
     }
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
-    for (position, slot) in list.iter_mut().enumerate() {
+    for (position, slot) in marked.list.iter_mut().enumerate() {
         slot.is_going = removed.contains(&position);
         slot.is_own |= slot.is_going || replaced.contains(&position);
     }
     let mut waiting = Vec::new();
     for (index, rule) in puts {
-        let near = NearbyRules::new(&list, &hosts, &rule.hostname);
-        match check_no_equivalent(&near, HostPath::wanted(rule)) {
+        match check_no_equivalent(&marked.near(&rule.hostname), HostPath::wanted(rule)) {
             Ok(()) => waiting.push((index, rule)),
             Err(refusal) => refused.push((index, refusal)),
         }
@@ -131,14 +130,14 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     loop {
         let mut barred = Vec::new();
         for (index, rule) in &waiting {
-            match put(&mut list, &mut hosts, rule) {
+            match marked.put(rule) {
                 Ok(is_changed) => changed.extend(is_changed.then_some(*index)),
                 Err(refusal) => barred.push((*index, *rule, refusal)),
             }
         }
-        if list.iter().any(|slot| slot.is_going) {
-            list.retain(|slot| !slot.is_going);
-            hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
+        if marked.list.iter().any(|slot| slot.is_going) {
+            marked.list.retain(|slot| !slot.is_going);
+            marked.hosts = HostIndex::of(marked.list.iter().map(|slot| &*slot.rule));
         } else if barred.len() == waiting.len() {
             refused.extend(barred.into_iter().map(|(index, _, refusal)| (index, refusal)));
             break;
@@ -146,11 +145,11 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         waiting = barred.into_iter().map(|(index, rule, _)| (index, rule)).collect();
     }
     refused.sort_unstable_by_key(|(one, _)| *one);
-    let edited = list.iter().map(|slot| slot.rule.raw().get());
+    let edited = marked.list.iter().map(|slot| slot.rule.raw().get());
     if edited.eq(rules.iter().map(|rule| rule.raw().get())) {
         return (None, BTreeSet::new(), refused);
     }
-    let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
+    let mut edited: Vec<Rule> = marked.list.into_iter().map(|slot| slot.rule.into_owned()).collect();
     if !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
@@ -226,6 +225,42 @@ impl<'a> MarkedRules<'a> {
         near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
     }
 
+    /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
+    /// anything.
+    fn put(&mut self, wanted: &WantedRule) -> Result<bool, String> {
+        let (scope, near) = (HostPath::wanted(wanted), self.near(&wanted.hostname));
+        check_logins(&near, scope)?;
+        let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
+        let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
+        let rule = match slot {
+            Some(slot) if is_equal => slot.rule.clone(),
+            Some(slot) => Cow::Owned(slot.rule.with(wanted)),
+            None => Cow::Owned(Rule::wanted(wanted)),
+        };
+        let (placement, slot) = (near.placement(scope), MarkedRule::new(rule, true));
+        if let (Some(present), None) = (present, &placement) {
+            self.list.splice(present..=present, [slot]);
+            return Ok(!is_equal);
+        }
+        // Only a present rule has no placement.
+        let (mut position, mut moved) = placement.unwrap_or_default();
+        moved.extend(present);
+        moved.sort_unstable();
+        let mut group = vec![slot];
+        for index in moved.into_iter().rev() {
+            self.hosts.remove(index);
+            let slot = self.list.remove(index);
+            group.extend((Some(index) != present).then_some(slot));
+            position -= usize::from(index < position);
+        }
+        group.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
+        for slot in group.into_iter().rev() {
+            self.hosts.insert(position, slot.rule.folded_hostname());
+            self.list.insert(position, slot);
+        }
+        Ok(true)
+    }
+
     fn near(&self, hostname: &Hostname) -> NearbyRules<'_, 'a> {
         NearbyRules::new(&self.list, &self.hosts, hostname)
     }
@@ -275,42 +310,4 @@ fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), S
         )),
         None => Ok(()),
     }
-}
-
-/// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
-/// anything. `hosts` is the index of `list`.
-fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
-    let scope = HostPath::wanted(wanted);
-    let near = NearbyRules::new(list, hosts, &wanted.hostname);
-    check_logins(&near, scope)?;
-    let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
-    let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
-    let rule = match slot {
-        Some(slot) if is_equal => slot.rule.clone(),
-        Some(slot) => Cow::Owned(slot.rule.with(wanted)),
-        None => Cow::Owned(Rule::wanted(wanted)),
-    };
-    let (placement, slot) = (near.placement(scope), MarkedRule::new(rule, true));
-    match (present, placement) {
-        (Some(present), None) => {
-            list.splice(present..=present, [slot]);
-            return Ok(!is_equal);
-        }
-        (None, Some((position, moved))) if moved.is_empty() => {
-            list.insert(position, slot);
-            hosts.insert(position, &wanted.hostname);
-        }
-        (Some(present), Some((position, moved))) if moved.is_empty() => {
-            let position = position - usize::from(position > present);
-            list.remove(present);
-            list.insert(position, slot);
-            hosts.shift(present, position);
-        }
-        // Only a present rule has no placement.
-        (present, placement) => {
-            insert(list, present, slot, placement.unwrap_or_default());
-            *hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
-        }
-    }
-    Ok(true)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::collections::push_lean;
-use crate::model::hostname::{HostPattern, Hostname};
+use crate::model::hostname::HostPattern;
 
 /// The positions of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +13,8 @@ pub struct HostIndex {
     exact: BTreeMap<Box<str>, Vec<usize>>,
     /// The numbers of the rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
-    /// The position of each rule by its number.
-    positions: Vec<usize>,
+    /// The position of each rule by its number; `None` for a removed rule.
+    positions: Vec<Option<usize>>,
 }
 
 impl HostIndex {
@@ -29,28 +29,29 @@ impl HostIndex {
     /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a
     /// wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
-        let HostPattern::Exact(hostname) = HostPattern::of(hostname) else {
-            return (0..self.positions.len()).collect();
+        let exact = |hostname| self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
+        let mut near: Vec<usize> = match HostPattern::of(hostname) {
+            HostPattern::Exact(hostname) => {
+                let numbers = exact(hostname).iter().chain(&self.wide);
+                numbers.filter_map(|number| *self.positions.get(*number)?).collect()
+            }
+            HostPattern::All | HostPattern::Suffix(_) => self.positions.iter().copied().flatten().collect(),
         };
-        let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
-        let numbers = exact.iter().chain(&self.wide);
-        let mut near: Vec<usize> =
-            numbers.filter_map(|number| self.positions.get(*number).copied()).collect();
         near.sort_unstable();
         near
     }
 
     /// Inserts a rule for `hostname` at `position`. The rules from there on move back by one position.
-    pub(super) fn insert(&mut self, position: usize, hostname: &Hostname) {
-        self.positions.iter_mut().filter(|other| **other >= position).for_each(|other| *other += 1);
-        self.add(position, hostname.as_str());
+    pub(super) fn insert(&mut self, position: usize, hostname: &str) {
+        self.positions.iter_mut().flatten().filter(|other| **other >= position).for_each(|other| *other += 1);
+        self.add(position, hostname);
     }
 
-    /// Moves the rule at `from` to `to`, counted without that rule.
-    pub(super) fn shift(&mut self, from: usize, to: usize) {
-        for position in &mut self.positions {
-            let without = *position - usize::from(*position > from);
-            *position = if *position == from { to } else { without + usize::from(without >= to) };
+    /// Removes the rule at `position`. The rules behind it move forward by one position.
+    pub(super) fn remove(&mut self, position: usize) {
+        for other in &mut self.positions {
+            *other =
+                other.filter(|other| *other != position).map(|other| other - usize::from(other > position));
         }
     }
 
@@ -60,7 +61,7 @@ impl HostIndex {
             HostPattern::All | HostPattern::Suffix(_) => &mut self.wide,
         };
         push_lean(numbers, self.positions.len());
-        self.positions.push(position);
+        self.positions.push(Some(position));
     }
 }
 
@@ -74,10 +75,6 @@ mod tests {
 
     fn rule(hostname: &str) -> Rule {
         Rule::parse(from_json(json!({ "hostname": hostname, "service": "http://a:80" }).to_string()))
-    }
-
-    fn hostname(text: &str) -> Hostname {
-        Hostname::parse(text).expect("a hostname")
     }
 
     #[test]
@@ -107,12 +104,11 @@ mod tests {
                 if let Some(name) = names.get(name) {
                     let position = to.index(list.len() + 1);
                     list.insert(position, name);
-                    hosts.insert(position, &hostname(name));
-                } else {
-                    let (from, to) = (from.index(list.len()), to.index(list.len()));
-                    let moved = list.remove(from);
-                    list.insert(to, moved);
-                    hosts.shift(from, to);
+                    hosts.insert(position, name);
+                } else if !list.is_empty() {
+                    let from = from.index(list.len());
+                    list.remove(from);
+                    hosts.remove(from);
                 }
                 let fresh = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
                 for name in names {

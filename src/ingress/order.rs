@@ -55,7 +55,7 @@ impl<'a> MarkedRule<'a> {
         Self { rule, is_own, is_going: false, rank }
     }
 
-    fn key(&self) -> Key<'_> {
+    pub(super) fn key(&self) -> Key<'_> {
         HostPath::of(&self.rule).key_of_rank(self.rank)
     }
 }
@@ -256,21 +256,4 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         }
         found
     }
-}
-
-/// Inserts `slot`, a rule of ours, at `position`, and moves our rules at the positions `moved` there too. The rule at
-/// `present` goes.
-pub(super) fn insert<'a>(
-    list: &mut Vec<MarkedRule<'a>>,
-    present: Option<usize>,
-    slot: MarkedRule<'a>,
-    (position, moved): (usize, Vec<usize>),
-) {
-    let left = list.drain(..).enumerate().filter(|(index, _)| Some(*index) != present);
-    let (mut group, mut others): (Vec<_>, Vec<_>) = left.partition(|(index, _)| moved.contains(index));
-    group.push((position, slot));
-    group.sort_by(|(_, one), (_, other)| one.key().cmp(&other.key()));
-    let position = others.partition_point(|(index, _)| *index < position);
-    others.splice(position..position, group);
-    list.extend(others.into_iter().map(|(_, slot)| slot));
 }
