@@ -158,14 +158,14 @@ pub enum Reason {
     },
 }
 
-/// Defines the label of each reason, with its category, `fails_request` and `is_of_many`.
+/// Defines the label of each reason, with its category and `fails_request`.
 macro_rules! kinds {
-    ($($pattern:pat => $label:literal, $category:expr, $fails:literal, $is_of_many:literal;)+) => {
+    ($($pattern:pat => $label:literal, $category:expr, $fails_request:literal;)+) => {
         label_values! { $($pattern => $label,)+ }
 
-        fn kind(&self) -> (&'static str, bool, bool) {
+        fn kind(&self) -> (&'static str, bool) {
             match self {
-                $($pattern => ($category, $fails, $is_of_many),)+
+                $($pattern => ($category, $fails_request),)+
             }
         }
     };
@@ -173,33 +173,33 @@ macro_rules! kinds {
 
 impl Reason {
     kinds! {
-        Self::Invalid(_) => "invalid", MISTAKE, false, false;
-        Self::BesideRefused { .. } => "beside_refused", WAITING, false, false;
-        Self::Withheld { .. } => "withheld", WAITING, false, false;
-        Self::MassDeletion => "mass_deletion", "guard", true, true;
-        Self::OutsideFilter => "outside_filter", MISTAKE, false, false;
-        Self::NoZone => "no_zone", MISTAKE, false, false;
-        Self::RecordHeld { .. } => "record_held", "held by others", false, false;
-        Self::RuleHeld { .. } => "rule_held", "held by others", false, false;
-        Self::Unprotected(_) => "unprotected", "guard", false, false;
-        Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false, false;
-        Self::AccessPolicy(_) => "access_policy", MISTAKE, false, false;
-        Self::ApplicationHeld { .. } => "application_held", "held by others", false, false;
-        Self::WouldOpen { .. } => "would_open", "guard", false, false;
-        Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false, false;
-        Self::NamespaceHeld { .. } => "namespace_held", "guard", false, false;
-        Self::DigestTaken { .. } => "digest_taken", MISTAKE, false, false;
-        Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false, false;
-        Self::RuleLeftBehind { .. } => "rule_left_behind", "held by others", false, false;
-        Self::TunnelGone { .. } => "tunnel_gone", MISTAKE, false, false;
-        Self::LocalTunnel { .. } => "local_tunnel", "held by others", false, false;
-        Self::StampFull { .. } => "stamp_full", MISTAKE, false, false;
-        Self::RuleConflict(_) => "rule_conflict", MISTAKE, false, false;
-        Self::Cloudflare(_) => "cloudflare", "Cloudflare", false, false;
-        Self::Failed(_) => "failed", "Cloudflare", true, false;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true, true;
-        Self::Moving(_) => "moving", WAITING, true, true;
-        Self::NotKept { .. } => "not_kept", "held by others", false, false;
+        Self::Invalid(_) => "invalid", MISTAKE, false;
+        Self::BesideRefused { .. } => "beside_refused", WAITING, false;
+        Self::Withheld { .. } => "withheld", WAITING, false;
+        Self::MassDeletion => "mass_deletion", "guard", true;
+        Self::OutsideFilter => "outside_filter", MISTAKE, false;
+        Self::NoZone => "no_zone", MISTAKE, false;
+        Self::RecordHeld { .. } => "record_held", "held by others", false;
+        Self::RuleHeld { .. } => "rule_held", "held by others", false;
+        Self::Unprotected(_) => "unprotected", "guard", false;
+        Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false;
+        Self::AccessPolicy(_) => "access_policy", MISTAKE, false;
+        Self::ApplicationHeld { .. } => "application_held", "held by others", false;
+        Self::WouldOpen { .. } => "would_open", "guard", false;
+        Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false;
+        Self::NamespaceHeld { .. } => "namespace_held", "guard", false;
+        Self::DigestTaken { .. } => "digest_taken", MISTAKE, false;
+        Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false;
+        Self::RuleLeftBehind { .. } => "rule_left_behind", "held by others", false;
+        Self::TunnelGone { .. } => "tunnel_gone", MISTAKE, false;
+        Self::LocalTunnel { .. } => "local_tunnel", "held by others", false;
+        Self::StampFull { .. } => "stamp_full", MISTAKE, false;
+        Self::RuleConflict(_) => "rule_conflict", MISTAKE, false;
+        Self::Cloudflare(_) => "cloudflare", "Cloudflare", false;
+        Self::Failed(_) => "failed", "Cloudflare", true;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true;
+        Self::Moving(_) => "moving", WAITING, true;
+        Self::NotKept { .. } => "not_kept", "held by others", false;
     }
 
     /// The category of the reason, which shows where to look for the remedy.
@@ -208,13 +208,9 @@ impl Reason {
     }
 
     /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
+    /// Hundreds of hostnames may have such a reason at once.
     pub fn fails_request(&self) -> bool {
         self.kind().1
-    }
-
-    /// True if hundreds of hostnames may have the reason at once, so that they share a log line.
-    pub fn is_of_many(&self) -> bool {
-        self.kind().2
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.

@@ -27,19 +27,19 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// One line for each refusal, or one line for several hostnames with the same reason if the reason is of many.
+    /// One line for each refusal, but one line for all hostnames whose request fails for the same reason.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
-        let mut of_many: Vec<&Self> = Vec::new();
+        let mut failing: Vec<&Self> = Vec::new();
         for refusal in refusals {
-            if refusal.reason.is_of_many() {
-                of_many.push(refusal);
+            if refusal.reason.fails_request() {
+                failing.push(refusal);
             } else {
                 lines.push(refusal.line());
             }
         }
-        of_many.sort_by(|one, other| one.reason.cmp(&other.reason));
-        let by_text = of_many.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
+        failing.sort_by(|one, other| one.reason.cmp(&other.reason));
+        let by_text = failing.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
         for refusals in by_text {
             let hostnames: BTreeSet<&str> = inserted(refusals.iter().map(|refusal| &*refusal.hostname));
             let Some(first) = refusals.first() else { continue };
