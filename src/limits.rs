@@ -71,6 +71,10 @@ pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// about to write the rule: it writes the rule after the comment, within `REQUEST_TIMEOUT_MAX`.
 pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
 
+/// A record without a rule that hides a wildcard's record is deleted only within this time of its creation. Later, its
+/// rule may have been deleted by hand, and its comment may have a remark.
+pub const NEW_RECORD_MAX_AGE: Duration = Duration::from_secs(3600);
+
 // Cloudflare's API.
 //
 // ```text

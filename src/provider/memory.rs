@@ -14,7 +14,6 @@ mod turn;
 mod unneeded_places;
 mod write_history;
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use self::alternations::Alternations;
@@ -39,8 +38,6 @@ pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
     pub(super) turn: TurnMemory,
-    /// The hostnames whose record was created, or may have been, for rules that are not all written.
-    pub(super) new_records: BTreeSet<Box<str>>,
 }
 
 impl WriteMemory {
@@ -49,20 +46,11 @@ impl WriteMemory {
         if result.has_begun {
             self.turn.note_begun();
         }
-        self.note_new_records(plan, result);
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
             content_fingerprints(host).for_each(|(_, write)| self.write_history.forget(write));
             writes_of(host, snapshot).iter().for_each(|write| self.write_history.note_written(write, now));
         }
         self.write_history.tidy(now);
-    }
-
-    /// Notes the records that are left without their rules. A record of a hostname that the plan leaves out, because the
-    /// hostname is refused or postponed, stays among them.
-    pub(super) fn note_new_records(&mut self, plan: &Plan, result: &RunResult) {
-        let is_left = |hostname: &str| result.given_up.contains(hostname) || plan.leaves_out(hostname);
-        self.new_records.retain(|hostname| is_left(hostname));
-        self.new_records.extend(result.new_records.iter().cloned());
     }
 }
 
@@ -75,29 +63,5 @@ mod year {
     pub(super) fn loops() -> impl Iterator<Item = (u64, Instant)> {
         let start = Instant::now();
         (0..365 * 24 * 6).map(move |number| (number, start + Duration::from_secs(600) * number as u32))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reconcile::reason::Reason;
-    use crate::reconcile::refusal::Refusal;
-
-    /// A later run may have to delete a record that a run left without its rule.
-    #[test]
-    fn a_new_record_is_remembered_by_a_run_that_refuses_or_postpones_its_hostname() {
-        let new_records = ["refused", "postponed", "failed", "as wanted"].map(Into::into).into();
-        let mut memory = WriteMemory { new_records, ..WriteMemory::default() };
-        let refusal = Refusal::whole("refused".into(), None, Reason::NoZone);
-        let plan =
-            Plan { refusals: vec![refusal], postponed: ["postponed".into()].into(), ..Plan::default() };
-        let result = RunResult {
-            given_up: ["failed".into(), "new".into()].into(),
-            new_records: ["new".into()].into(),
-            ..RunResult::default()
-        };
-        memory.note_new_records(&plan, &result);
-        assert_eq!(memory.new_records, ["failed", "new", "postponed", "refused"].map(Into::into).into());
     }
 }

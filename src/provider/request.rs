@@ -118,9 +118,7 @@ impl ApplyRequest<'_> {
 
     /// Reports a plan of which nothing is written.
     fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let result = RunResult::default();
-        self.memory.note_new_records(plan, &result);
-        self.finish(plan, &result)
+        self.finish(plan, &RunResult::default())
     }
 
     /// Reports the results. Fails if work is left.
@@ -185,7 +183,6 @@ impl ApplyRequest<'_> {
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
         PlanInputs {
             paused: self.memory.write_history.paused_contents(snapshot, self.provider.clock().now()),
-            new_records: self.memory.new_records.clone(),
             is_dry_run: self.provider.is_dry_run(),
             ..PlanInputs::default()
         }

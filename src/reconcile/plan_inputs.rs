@@ -1,6 +1,6 @@
 //! The results of earlier requests, and answers of Cloudflare that are not part of the snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
@@ -17,8 +17,6 @@ pub struct PlanInputs {
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record is pointed to
     /// them.
     pub unready: BTreeMap<TunnelId, String>,
-    /// The hostnames whose record this process created, or may have created, for rules that are not all written.
-    pub new_records: BTreeSet<Box<str>>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_dry_run: bool,
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::work::{Piece, Work, pieces};
 use crate::cloudflare::{Error, WrittenRecord};
-use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
@@ -23,8 +22,6 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) is_unfinished: bool,
     /// A part of a hostname was written, and not all of it.
     pub(in crate::provider) has_begun: bool,
-    /// The hostnames in `given_up` whose record was created, or may have been.
-    pub(in crate::provider) new_records: BTreeSet<Box<str>>,
     pub(in crate::provider) ending: Ending,
 }
 
@@ -66,11 +63,9 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn into_result(self) -> RunResult {
-        let left: Vec<&HostPlan> = self.plan.hosts.iter().filter(|host| self.is_given_up(host)).collect();
-        let has_begun = left.iter().any(|host| pieces(host).any(|piece| self.is_written(&piece)));
-        let is_new = |host: &&&HostPlan| host.creates_record() && self.stamped.contains_key(&host.hostname);
-        let new_records = inserted(left.iter().filter(is_new).map(|host| host.hostname.clone()));
-        RunResult { has_begun, new_records, ..self.result }
+        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(host));
+        let has_begun = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
+        RunResult { has_begun, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {

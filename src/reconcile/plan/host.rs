@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::collections::inserted;
 use crate::ingress::Rule;
+use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
@@ -225,9 +226,21 @@ impl<'a> Host<'a> {
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_older_than(&self, duration: Duration) -> bool {
         let changed = self.claimed_records().filter_map(|record| record.modified).max();
-        let now = self.snapshot().date_unix_seconds.and_then(|now| u64::try_from(now).ok());
-        let now = now.map(Duration::from_secs);
-        now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
+        self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
+    }
+
+    /// True if the hostname has a record of ours that was created to lead to a tunnel, less than `NEW_RECORD_MAX_AGE` ago.
+    fn has_new_record(&self) -> bool {
+        let [record] = &*self.own_records else { return false };
+        let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let age = self.now().zip(created).map(|(now, created)| now.saturating_sub(created));
+        self.record_tunnel().is_some() && age.is_some_and(|age| age < NEW_RECORD_MAX_AGE)
+    }
+
+    /// Cloudflare's time since the epoch.
+    fn now(&self) -> Option<Duration> {
+        let now = self.snapshot().date_unix_seconds?;
+        Some(Duration::from_secs(u64::try_from(now).ok()?))
     }
 
     /// True if no record was modified for `MOVE_GRACE`, so that no visitor still reaches an older target.

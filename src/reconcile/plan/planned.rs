@@ -45,12 +45,6 @@ impl Plan {
         host_of(&self.hosts, hostname)
     }
 
-    /// True if the plan has no writes for the hostname, because the hostname is refused or postponed.
-    pub fn leaves_out(&self, hostname: &str) -> bool {
-        let is_refused = || self.refusals.iter().any(|refusal| *refusal.hostname == *hostname);
-        self.host(hostname).is_none() && (self.postponed.contains(hostname) || is_refused())
-    }
-
     /// The hostnames with a digest that the plan removes because its rule was not read, although `document` has it.
     pub fn missed_in(&self, tunnel: &TunnelId, document: &Document) -> BTreeSet<Box<str>> {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());

@@ -133,8 +133,6 @@ pub struct FakeCloudflare {
     pub unconfigured_tunnels: BTreeSet<TunnelId>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
-    /// What the program knows that it left undone.
-    pub new_records: BTreeSet<Box<str>>,
     /// The zones and tunnels, by id, whose answers are old, with what shows it.
     pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
@@ -244,7 +242,6 @@ impl FakeCloudflare {
             served: "",
             unconfigured_tunnels: BTreeSet::new(),
             unready: BTreeMap::new(),
-            new_records: BTreeSet::new(),
             old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
@@ -510,8 +507,7 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        let (unready, new_records) = (self.unready.clone(), self.new_records.clone());
-        PlanInputs { unready, new_records, ..PlanInputs::default() }
+        PlanInputs { unready: self.unready.clone(), ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

@@ -234,11 +234,10 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
     visited.is_some_and(|visited| obstacle::left_behind(host, &visited).is_some())
 }
 
-/// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
+/// True if the record is new, its rule was not written, and it hides a wildcard's record with another target.
 fn hides_wildcard(host: &Host<'_>) -> bool {
-    let is_bare = host.claimed_rules().next().is_none()
-        && !host.claims_record_only()
-        && host.context.inputs.new_records.contains(host.name());
+    let is_bare =
+        host.claimed_rules().next().is_none() && !host.claims_record_only() && host.has_new_record();
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
