@@ -22,9 +22,10 @@ const REMARK_SEPARATOR: &str = " | ";
 pub(super) const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
 const RELEASED: char = '~';
+const HOSTNAME_CODE_BYTES: usize = 3;
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Three characters of a stamp: the digest of one rule, which hashes its tunnel and path, or the code of a hostname.
+/// Three characters that hash the tunnel and the path of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 3]);
 
@@ -68,8 +69,8 @@ fn digits<const N: usize>(text: &str) -> String {
 }
 
 /// Three characters that hash a hostname.
-pub fn hostname_code(hostname: &str) -> Digest {
-    Digest(characters(hostname.bytes()))
+pub fn hostname_code(hostname: &str) -> String {
+    digits::<HOSTNAME_CODE_BYTES>(hostname)
 }
 
 impl fmt::Display for Digest {
@@ -144,7 +145,7 @@ pub struct Stamp {
     /// The owner's claims on the hostname.
     pub claims: Claims,
     /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
-    hostname_code: Option<Digest>,
+    hostname_code: Option<Box<str>>,
     /// The namespace that has the hostname. Like an unknown field, it is never omitted.
     pub namespace: Option<NamespaceCode>,
     other_fields: Vec<Box<str>>,
@@ -167,8 +168,9 @@ impl Stamp {
 
     /// The stamp of `record`; `None` if it was evidently copied from a record of another name.
     pub fn of(record: &Record) -> Option<Self> {
-        let is_copied =
-            |stamp: &Self| stamp.hostname_code.is_some_and(|digest| digest != hostname_code(&record.name));
+        let is_copied = |stamp: &Self| {
+            stamp.hostname_code.as_deref().is_some_and(|code| code != hostname_code(&record.name))
+        };
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
 
@@ -189,8 +191,8 @@ impl Stamp {
                 Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
                 // An unknown form comes from a later release, and is preserved as an unknown field.
-                Some(("h", value)) if Digest::parse(value).is_some() => {
-                    stamp.hostname_code = Digest::parse(value)
+                Some(("h", value)) if value.len() == HOSTNAME_CODE_BYTES => {
+                    stamp.hostname_code = Some(value.into())
                 }
                 // Of several such fields, which only a person writes, the first one counts.
                 Some(("ns", value)) => {
@@ -207,7 +209,8 @@ impl Stamp {
     /// only informs. The hostname's code is next, because it protects: it shows that a comment was copied. `None` if
     /// the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
-        [(self.resource.as_deref(), self.hostname_code), (None, self.hostname_code), (None, None)]
+        let (resource, code) = (self.resource.as_deref(), self.hostname_code.as_deref());
+        [(resource, code), (None, code), (None, None)]
             .into_iter()
             .map(|(resource, code)| self.render_with(resource, code))
             .find(|comment| comment.len() <= limit_bytes)
@@ -239,7 +242,7 @@ impl Stamp {
 
     /// Binds the stamp to a hostname.
     pub fn bind_to(&mut self, hostname: &str) {
-        self.hostname_code = Some(hostname_code(hostname));
+        self.hostname_code = Some(hostname_code(hostname).into());
     }
 
     /// Sets the text after the bar; surrounding blanks are removed.
@@ -247,7 +250,7 @@ impl Stamp {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    fn render_with(&self, resource: Option<&str>, code: Option<Digest>) -> String {
+    fn render_with(&self, resource: Option<&str>, code: Option<&str>) -> String {
         let Self { owner, resource: _, claims, hostname_code: _, namespace, other_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
         if let Some(resource) = resource {
@@ -398,7 +401,7 @@ mod tests {
     fn a_digest_of_the_hostname_in_an_unknown_form_is_kept_and_says_nothing() {
         let comment = "external-dns owner=default rules=- h=0k3zz";
         let stamp = Stamp::parse(comment).expect("it is ours");
-        assert_eq!((stamp.hostname_code, stamp.render(100).as_deref()), (None, Some(comment)));
+        assert_eq!((stamp.hostname_code.as_deref(), stamp.render(100).as_deref()), (None, Some(comment)));
     }
 
     #[test]
