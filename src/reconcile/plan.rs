@@ -6,7 +6,6 @@
 
 mod fingerprints;
 mod host;
-pub(crate) mod host_plan;
 mod judge;
 mod mass_deletion;
 mod notes;
@@ -18,8 +17,7 @@ use std::collections::BTreeSet;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
-pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage};
-pub use planned::Plan;
+pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage};
 pub use request::{needed_by_plan, other_owner};
 
 use crate::model::endpoint::Changes;
@@ -91,6 +89,18 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
 }
 
 impl Plan {
+    /// Refuses the hostnames of mass deletions, and returns the others.
+    fn without_mass_deletion(&mut self, hosts: Vec<HostPlan>, snapshot: &Snapshot) -> Vec<HostPlan> {
+        let refused = mass_deletion::refused(&hosts, snapshot);
+        let (refused, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
+            hosts.into_iter().partition(|host| refused.contains(&host.hostname));
+        let refusals = refused.into_iter();
+        let refusals =
+            refusals.map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion));
+        self.refusals.extend(refusals);
+        hosts
+    }
+
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(&mut self, candidates: Vec<TurnCandidate>, hostnames_max: usize, context: PlanContext<'_>) {
         let mut paused_hosts = BTreeSet::new();

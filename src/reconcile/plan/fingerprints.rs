@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
+use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::host_plan::{HostPlan, host_of};
+use super::planned::{HostPlan, host_of};
 use crate::collections::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::host_plan::{HostPlan, PlannedEdit};
-use super::planned::Plan;
+use super::planned::{HostPlan, Plan, PlannedEdit};
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};

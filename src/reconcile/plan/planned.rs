@@ -1,22 +1,24 @@
-//! The result of planning one request.
+//! The result of planning one request: the writes of each hostname by stage, the refusals and the notes.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::host_plan::{HostPlan, host_of};
-use super::mass_deletion;
 use crate::collections::inserted;
-use crate::ingress::{Document, Rule};
-use crate::model::TunnelId;
+use crate::ingress::{Document, Rule, RuleEdit};
+use crate::label_values::label_values;
+use crate::model::endpoint::Property;
+use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
-use crate::reconcile::stamp::Digest;
+use crate::reconcile::stamp::{Claims, Digest};
 
 /// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,20 +96,161 @@ impl Plan {
             }
         }
     }
+}
 
-    /// Refuses the hostnames of mass deletions, and returns the others.
-    pub(super) fn without_mass_deletion(
-        &mut self,
-        hosts: Vec<HostPlan>,
-        snapshot: &Snapshot,
-    ) -> Vec<HostPlan> {
-        let refused = mass_deletion::refused(&hosts, snapshot);
-        let (refused, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
-            hosts.into_iter().partition(|host| refused.contains(&host.hostname));
-        let refusals = refused.into_iter();
-        let refusals =
-            refusals.map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion));
-        self.refusals.extend(refusals);
-        hosts
+/// The stages of an apply, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves
+    /// them, and deletions of records that a CNAME or the stamp replaces.
+    Stamp,
+    /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
+    EditRules,
+    /// Record writes: stamps that name only existing rules, deletions of the records of withdrawn hostnames, and
+    /// targets of records that pointed to an unconfigured tunnel.
+    Unstamp,
+}
+
+impl Stage {
+    /// All stages in order.
+    pub const ALL: [Self; 3] = [Self::Stamp, Self::EditRules, Self::Unstamp];
+}
+
+/// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adoption {
+    /// The path of the rule, empty for a rule without one; `None` for a record.
+    pub path: Option<Box<str>>,
+    /// The record or rule as text, with the JSON that restores it.
+    pub was: String,
+    /// The options of the rule that change, with the values that cloudflared uses now.
+    pub options: Vec<Property>,
+}
+
+/// An edit of a tunnel's document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedEdit {
+    pub tunnel: TunnelId,
+    pub edit: RuleEdit,
+    /// The object whose endpoint asks for the rule, if it is known.
+    pub resource: Option<Box<str>>,
+}
+
+/// The writes that one hostname needs: records, then rules, then records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostPlan {
+    pub hostname: Box<str>,
+    /// The object that asks for the hostname, or that it came from; the first if several objects ask for its paths.
+    pub resource: Option<Box<str>>,
+    /// True if the whole hostname is withdrawn, and has a record.
+    pub is_withdrawn: bool,
+    /// The zone of its records.
+    pub zone: ZoneId,
+    /// Operations on records in [`Stage::Stamp`].
+    pub stamp_operations: Vec<RecordOperation>,
+    pub edits: Vec<PlannedEdit>,
+    /// Operations on records in [`Stage::Unstamp`].
+    pub unstamp_operations: Vec<RecordOperation>,
+    /// Operations on records that replace all other operations if a tunnel cannot be written.
+    pub if_unwritable: Vec<RecordOperation>,
+    /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
+    pub adoptions: Vec<Adoption>,
+    /// The digests of the rules in `adoptions`.
+    pub adopted_rules: BTreeSet<Digest>,
+    /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
+    pub moves_to: Option<TunnelId>,
+    /// The claims of the records after all stages.
+    pub claims: Claims,
+    /// The digests without a rule, which are removed in [`Stage::Unstamp`] unless a tunnel has a rule with one of them.
+    pub dangling: BTreeSet<Digest>,
+    /// The comments that the hostname's record can have.
+    pub comments: Comments,
+    /// Notes on endpoints whose visitors need no login once the rules are written.
+    pub opened: Vec<Note>,
+}
+
+/// The writes of a hostname among `hosts`, which are sorted.
+pub(super) fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
+    hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+}
+
+impl PlannedEdit {
+    /// The digest of the rule.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.tunnel, self.edit.path())
+    }
+}
+
+impl HostPlan {
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.operations().next().is_none()
+    }
+
+    /// True if a record of the hostname is created.
+    pub(crate) fn creates_record(&self) -> bool {
+        self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)))
+    }
+
+    /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
+    pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
+        self.dangling.contains(digest) || !self.if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
+    }
+
+    /// A note about the hostname and its object.
+    pub(super) fn note(&self, text: String) -> Note {
+        Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }
+    }
+
+    /// The operations on records, by stage, without stages that have none. Those of one stage belong in one batch.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = (Stage, &[RecordOperation])> {
+        let batches = [(Stage::Stamp, &*self.stamp_operations), (Stage::Unstamp, &*self.unstamp_operations)];
+        batches.into_iter().filter(|(_, operations)| !operations.is_empty())
+    }
+
+    /// The operations on records of both stages.
+    pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
+        self.stamp_operations.iter().chain(&self.unstamp_operations)
+    }
+}
+
+/// One entry of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordOperation {
+    /// With the name of a registry's TXT record, which is not the hostname.
+    Delete(RecordId, Option<Box<str>>),
+    /// Changes fields of a record.
+    Patch(RecordPatch),
+    Post(NewRecord),
+}
+
+impl RecordOperation {
+    label_values! {
+        Self::Delete(..) => "record_deleted",
+        Self::Patch(_) => "record_updated",
+        Self::Post(_) => "record_created",
+    }
+
+    /// The operation in words, for a log line.
+    pub(crate) fn log_text(&self) -> String {
+        match self {
+            Self::Delete(_, Some(name)) => format!("TXT record deleted, name={name:?}"),
+            Self::Delete(_, None) => "record deleted".to_owned(),
+            Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
+                let mut text = "record updated".to_owned();
+                for (field, value) in [("target", content), ("comment", comment)] {
+                    if let Some(value) = value {
+                        let _ = write!(text, ", {field}={value:?}");
+                    }
+                }
+                text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
+                text
+            }
+            Self::Post(record) => format!("record created, target={:?}", &*record.content),
+        }
+    }
+
+    pub(super) fn delete(record: &Record) -> Self {
+        let is_txt = record.record_type == "TXT";
+        Self::Delete(record.id.clone(), is_txt.then(|| record.name.clone()))
     }
 }

@@ -10,7 +10,7 @@ use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage;
-use crate::reconcile::plan::host_plan::Adoption;
+use crate::reconcile::plan::planned::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `accepted` endpoints.

@@ -11,7 +11,7 @@ use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation, Stage};
+use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
