@@ -262,6 +262,18 @@ fn a_new_record_in_front_of_a_wildcard_goes_although_its_tunnel_has_a_foreign_ru
     }
 }
 
+/// Its rule was there, so visitors reached the foreign rule by the record.
+#[test]
+fn a_new_record_that_was_kept_for_a_foreign_rule_stays_beside_a_mistake() {
+    let wildcard = ("*.example.com", "CNAME", &*target(OFFICE));
+    let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], &[wildcard]);
+    for desired in [vec![published(NAME, "http://web:80")], vec![], vec![published(NAME, "no service")]] {
+        cloudflare.run_loop(&desired, usize::MAX);
+        cloudflare.pass(60);
+    }
+    assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)));
+}
+
 /// The zone of the foreign rule's name is left out by a filter, so its records are not known.
 #[test]
 fn a_wildcards_record_is_not_kept_for_a_name_of_a_zone_that_was_not_read() {

@@ -79,3 +79,17 @@ fn a_record_with_a_rule_stays_and_so_does_one_that_would_be_taken_over() {
     let cloudflare = FakeCloudflare::new(&[], &[PROXY, theirs]).adopting(&["all"]);
     assert_eq!(records_left(cloudflare, "http://web:80"), 1);
 }
+
+/// A second rule of its hostname and path was made by hand, so none of the two is ours.
+#[test]
+fn a_record_stays_while_two_rules_have_its_digest() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[PROXY]);
+    cloudflare.run_loop(&[published(NAME, "http://web:80")], usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| {
+        let twin = rules[0].replace("web", "twin");
+        rules.insert(0, twin);
+    });
+    cloudflare.pass(60);
+    let plan = cloudflare.run_loop(&[endpoint(NAME, &[("tunnel-service", "no service")])], usize::MAX);
+    assert_eq!(plan.hosts, []);
+}

@@ -229,9 +229,9 @@ impl<'a> Host<'a> {
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the hostname has a record of ours that was created to lead to a tunnel, less than `NEW_RECORD_MAX_AGE` ago.
+    /// True if the hostname's only record is ours, and was created to lead to a tunnel less than `NEW_RECORD_MAX_AGE` ago.
     fn has_new_record(&self) -> bool {
-        let [record] = &*self.own_records else { return false };
+        let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };
         let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let age = self.now().zip(created).map(|(now, created)| now.saturating_sub(created));
         self.record_tunnel().is_some() && age.is_some_and(|age| age < NEW_RECORD_MAX_AGE)

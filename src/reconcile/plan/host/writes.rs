@@ -234,10 +234,14 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
     visited.is_some_and(|visited| obstacle::left_behind(host, &visited).is_some())
 }
 
-/// True if the record is new, its rule was not written, and it hides a wildcard's record with another target.
+/// True if the record is new and was created for rules none of which exists, and if it hides a wildcard's record with
+/// another target.
 fn hides_wildcard(host: &Host<'_>) -> bool {
-    let is_bare =
-        host.claimed_rules().next().is_none() && !host.claims_record_only() && host.has_new_record();
+    let is_bare = host.stamp.as_ref().is_some_and(|stamp| {
+        let claims = &stamp.claims;
+        !claims.record_only && !claims.is_empty() && comment::dangling(host, &[]) == claims.digests
+    });
+    let is_bare = is_bare && host.has_new_record();
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
