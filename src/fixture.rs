@@ -105,7 +105,7 @@ pub(crate) fn host_plan(hostname: &str) -> HostPlan {
         ..Endpoint::default()
     };
     let changes = Changes { create: vec![endpoint], ..Changes::default() };
-    let turn = Turn { number: 0, hostnames_max: 1 };
+    let turn = Turn { start: None, hostnames_max: 1 };
     let mut plan = plan::plan(&changes, &snapshot, &PlanInputs::default(), turn);
     let host = plan.hosts.pop().expect("a hostname is published");
     let nothing = HostPlan { stamp_operations: Vec::new(), edits: Vec::new(), ..host };

@@ -124,7 +124,7 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.provider.report(self.changes, plan, result);
-        self.memory.turn.end_request(!result.given_up.is_empty(), !plan.postponed.is_empty());
+        self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -151,7 +151,12 @@ impl ApplyRequest<'_> {
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max =
             if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        plan::plan(self.changes, snapshot, inputs, Turn { number: self.memory.turn.number(), hostnames_max })
+        plan::plan(
+            self.changes,
+            snapshot,
+            inputs,
+            Turn { start: self.memory.turn.start.as_ref(), hostnames_max },
+        )
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the

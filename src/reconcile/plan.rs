@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
-pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage};
+pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPlace};
 pub use request::{needed_by_plan, other_owner};
 
 use crate::model::endpoint::Changes;
@@ -28,10 +28,11 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The hostnames that one request changes. Each next number starts `hostnames_max` hostnames later.
+/// The hostnames that one request changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
-    pub number: usize,
+pub struct Turn<'a> {
+    /// The turn begins here, and goes on with the first hostname after the last one; `None` for the first hostname.
+    pub start: Option<&'a TurnPlace>,
     /// The maximum number of hostnames that change. Refused hostnames do not count.
     pub hostnames_max: usize,
 }
@@ -43,17 +44,17 @@ enum TurnCandidate {
 }
 
 impl TurnCandidate {
-    /// Withdrawn hostnames come after all others, because another hostname may take over their visitors.
-    fn position(&self) -> (bool, &str) {
-        match self {
+    fn place(&self) -> TurnPlace {
+        let (is_withdrawn, hostname) = match self {
             Self::Wanted(hostname, _) => (false, hostname),
             Self::Planned(host) => (host.is_withdrawn, &host.hostname),
-        }
+        };
+        TurnPlace { is_withdrawn, hostname: hostname.clone() }
     }
 }
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
-pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn) -> Plan {
+pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn<'_>) -> Plan {
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
     let access_requests = judge::access_requests(&by_hostname, snapshot);
@@ -71,9 +72,10 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     let deletions = plan.without_mass_deletion(deletions, snapshot).into_iter();
     candidates.extend(deletions.map(|host| TurnCandidate::Planned(host.into())));
-    candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
-    let start = turn.number.saturating_mul(turn.hostnames_max).checked_rem(candidates.len());
-    candidates.rotate_left(start.unwrap_or_default());
+    candidates.sort_by_cached_key(TurnCandidate::place);
+    let is_before = |one: &TurnCandidate| turn.start.is_some_and(|start| one.place() < *start);
+    let start = candidates.partition_point(is_before);
+    candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
     plan.refuse_openings(snapshot);
     plan.refusals.sort_unstable();
@@ -106,7 +108,9 @@ impl Plan {
         let mut paused_hosts = BTreeSet::new();
         for candidate in candidates {
             if self.hosts.len() >= hostnames_max {
-                self.postponed.insert(candidate.position().1.into());
+                let place = candidate.place();
+                self.postponed.insert(place.hostname.clone());
+                self.next_turn.get_or_insert(place);
                 continue;
             }
             let host = match candidate {

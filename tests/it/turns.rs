@@ -402,3 +402,38 @@ fn the_third_request_that_runs_out_of_time_is_gone_on_with_too() {
     }
     assert_eq!(harness.cnames().len(), served(&harness, "example.com"));
 }
+
+/// docs/decisions/0011: after a request that wrote a part of a hostname, two more requests begin where that one began.
+/// The hostnames that it completed are gone from the list then, so the same number of the turn is another place in it.
+#[test]
+fn hostnames_that_a_later_turn_left_half_written_are_all_finished_by_the_next_request() {
+    let harness = roomy();
+    harness.cloudflare.add_tunnel("office");
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
+    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[("CF_TUNNEL_ID", "home,office")]);
+    program.wait_until_ready();
+    let mut wanted = shops("example.com", 2_500);
+    for (number, shop) in wanted.iter_mut().enumerate() {
+        let tunnel = if number % 2 == 0 { "home" } else { "office" };
+        shop.provider_specific.push(Property::new("webhook/tunnel", tunnel));
+    }
+    wanted.push(published("a.example.org", "http://shop:80"));
+    let without_rule = || {
+        let names = harness.cnames().into_iter().map(|(name, ..)| name);
+        names.filter(|name| !harness.service_at(name, "/").starts_with("http://shop")).collect::<Vec<_>>()
+    };
+    for nth in 1..=3 {
+        if nth == 2 {
+            // The document of the second tunnel is not written any more.
+            let slow = Arc::clone(&clock);
+            harness.cloudflare.edit_after(Matcher::put_configuration(), 1, move |_| slow.put_ahead(LONG));
+        }
+        assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+        clock.put_ahead(Duration::from_secs(60));
+        let left = without_rule();
+        assert_eq!(left.len(), if nth == 2 { 500 } else { 0 }, "after request {nth}: {:?}", left.first());
+    }
+}

@@ -1,34 +1,32 @@
 //! Remembers the turn: the hostnames that a request changes, if ExternalDNS asks for more at once.
 
+use crate::reconcile::plan::TurnPlace;
+
 /// The requests in which a turn finishes what it has begun.
 const TRIES_MAX: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct TurnMemory {
-    /// Each number begins a thousand hostnames later.
-    number: usize,
+    /// The place at which the turn begins; `None` for the first hostname.
+    pub(crate) start: Option<TurnPlace>,
     /// The requests of the turn that left one of its hostnames undone, from the first one that wrote a part of one.
     tries: usize,
 }
 
 impl TurnMemory {
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
     /// Notes that a part of a hostname was written, and not all of it.
     pub(crate) fn note_begun(&mut self) {
         self.tries = self.tries.max(1);
     }
 
-    /// Notes the end of a request that left hostnames of the turn undone (`is_left`) and hostnames of other turns
-    /// (`are_others_left`). The next requests finish what this turn has begun, or take it back. Completed hostnames make
-    /// room for others, so a turn that leaves none needs no next number.
-    pub(crate) fn end_request(&mut self, is_left: bool, are_others_left: bool) {
+    /// Notes the end of a request that left hostnames of the turn undone (`is_left`), and the place of the first hostname
+    /// that it postponed. The next requests finish what this turn has begun, or take it back. Completed hostnames make room
+    /// for others, so a turn that leaves none begins at the same place.
+    pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPlace>) {
         let is_begun = (1..TRIES_MAX).contains(&self.tries);
         self.tries = if is_left && is_begun { self.tries + 1 } else { 0 };
-        if is_left && !is_begun && are_others_left {
-            self.number = self.number.wrapping_add(1);
+        if is_left && !is_begun && next.is_some() {
+            self.start = next.cloned();
         }
     }
 }
@@ -39,20 +37,23 @@ mod tests {
 
     #[test]
     fn a_turn_that_began_a_hostname_has_two_more_requests_and_a_turn_that_began_none_has_no_more() {
-        for (begins, numbers) in [(false, [1, 2, 3, 4]), (true, [0, 0, 1, 1])] {
+        let next = TurnPlace { is_withdrawn: false, hostname: "b.example.com".into() };
+        for (begins, has_moved_on) in [(false, [true, true, true, true]), (true, [false, false, true, false])]
+        {
             let mut turn = TurnMemory::default();
             let ends = [(); 4].map(|()| {
+                turn.start = None;
                 if begins {
                     turn.note_begun();
                 }
-                turn.end_request(true, true);
-                turn.number()
+                turn.end_request(true, Some(&next));
+                turn.start.is_some()
             });
-            assert_eq!(ends, numbers, "{begins}");
+            assert_eq!(ends, has_moved_on, "{begins}");
         }
         let mut turn = TurnMemory::default();
-        turn.end_request(true, false);
-        turn.end_request(false, true);
-        assert_eq!(turn.number(), 0, "no others wait, or all of the turn is done");
+        turn.end_request(true, None);
+        turn.end_request(false, Some(&next));
+        assert_eq!(turn.start, None, "no others wait, or all of the turn is done");
     }
 }

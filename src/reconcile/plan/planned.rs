@@ -36,6 +36,8 @@ pub struct Plan {
     pub own: Arc<OwnDigests>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
+    /// The first of the postponed hostnames.
+    pub next_turn: Option<TurnPlace>,
 }
 
 impl Plan {
@@ -96,6 +98,14 @@ impl Plan {
             }
         }
     }
+}
+
+/// The place of a hostname in the order of turns. Withdrawn hostnames come after all others, because another hostname
+/// may take over their visitors.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TurnPlace {
+    pub(crate) is_withdrawn: bool,
+    pub(crate) hostname: Box<str>,
 }
 
 /// The stages of an apply, in their order.

@@ -72,7 +72,7 @@ impl Handler for Program {
                 changes.add(list, endpoint);
             }
         })?;
-        let turn = Turn { number: 0, hostnames_max: usize::MAX };
+        let turn = Turn { start: None, hostnames_max: usize::MAX };
         let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), turn);
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

@@ -49,7 +49,7 @@ pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 
 /// All hostnames at once.
-pub const WHOLE: Turn = Turn { number: 0, hostnames_max: usize::MAX };
+pub const WHOLE: Turn<'_> = Turn { start: None, hostnames_max: usize::MAX };
 
 /// So many seconds after the last write the next plan is made: past the grace, and within the patience.
 const AFTER_WRITES: usize = 60;
