@@ -184,7 +184,7 @@ impl<'a> MarkedRules<'a> {
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
         self.list.get(present).is_some_and(|slot| slot.is_own)
             && near.placement(scope).is_some()
-            && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope)).is_ok()
+            && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope, &|_| true)).is_ok()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
@@ -203,12 +203,17 @@ impl<'a> MarkedRules<'a> {
     }
 
     /// The reason to refuse a put for this hostname and path: several rules have this hostname and path, a foreign rule
-    /// matches exactly the same requests, or a rule that requires a login would lose requests.
-    pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
+    /// matches exactly the same requests, or a rule for which `keeps_login` is true would lose requests.
+    pub fn conflict(
+        &self,
+        hostname: &Hostname,
+        path: Option<&str>,
+        keeps_login: &dyn Fn(&Rule) -> bool,
+    ) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
         let covered = present.and_then(|_| check_no_equivalent(&near, scope));
-        covered.and_then(|()| check_logins(&near, scope)).err()
+        covered.and_then(|()| check_logins(&near, scope, keeps_login)).err()
     }
 
     /// Our rules that a put for this hostname and path moves behind a foreign rule, each with the foreign rule that
@@ -229,7 +234,7 @@ impl<'a> MarkedRules<'a> {
     /// anything.
     fn put(&mut self, wanted: &WantedRule) -> Result<bool, String> {
         let (scope, near) = (HostPath::wanted(wanted), self.near(&wanted.hostname));
-        check_logins(&near, scope)?;
+        check_logins(&near, scope, &|_| true)?;
         let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
         let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
         let rule = match slot {
@@ -297,10 +302,13 @@ fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Resul
     }
 }
 
-/// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
-/// of the same hostname may be changed or removed in the same request.
-fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
-    let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
+/// Refuses a put if a rule of ours that requires a login, and keeps it, would lose requests to a foreign rule.
+fn check_logins(
+    near: &NearbyRules<'_, '_>,
+    scope: HostPath<'_>,
+    keeps_login: &dyn Fn(&Rule) -> bool,
+) -> Result<(), String> {
+    let is_kept = |own: &Rule| own.requires_access() && keeps_login(own);
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
             "the rule for {}, which requires a login, would have to move behind the foreign rule for {}, which \

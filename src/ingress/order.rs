@@ -16,9 +16,9 @@
 //!
 //! A foreign rule may be in front of the new rule's position and behind a wider rule of ours. Then the foreign rule
 //! keeps its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign
-//! rule. So the new rule is refused if the wider rule has another hostname and requires a login. Points 1 and 2
-//! together outrank point 3: if a foreign rule covers our wider rule, the wider rule is in front of the foreign rule
-//! (1) and the new rule in front of the wider rule (2), even if the foreign rule covers the new rule only in part.
+//! rule. So the new rule is refused if the wider rule requires a login and keeps it. Points 1 and 2 together outrank
+//! point 3: if a foreign rule covers our wider rule, the wider rule is in front of the foreign rule (1) and the new
+//! rule in front of the wider rule (2), even if the foreign rule covers the new rule only in part.
 //!
 //! So the order of creation does not decide which of our rules answers a request. A foreign rule loses requests only to
 //! rules of ours that it covers, and to narrower rules that point 2 puts in front of those.

@@ -26,6 +26,11 @@ pub struct WantedRule {
 }
 
 impl WantedRule {
+    /// True if cloudflared is to pass on only requests with a token of Access.
+    pub fn requires_access(&self) -> bool {
+        self.origin_request.access_check().is_some()
+    }
+
     pub fn path_text(&self) -> Option<&str> {
         self.path.as_ref().map(PathPattern::as_str)
     }

@@ -59,7 +59,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let lost = lost.map(|lost| {
                     format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)
                 });
-                let refusal = || now.conflict(&hostname, rule.path());
+                let refusal = || now.conflict(&hostname, rule.path(), &|_| true);
                 let change = || {
                     Some(format!("taking the rule over would {}", then.reordered(&hostname, rule.path())?))
                 };

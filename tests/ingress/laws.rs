@@ -236,7 +236,7 @@ proptest! {
             document = live(&document, step, &mut asked);
             let owned = document.marked(&is_ours);
             let is_sure = |rule: &Rule, edit: &RuleEdit| {
-                is_ours(rule) && has_key(rule, &key_of(edit)) && owned.conflict(edit.hostname(), edit.path()).is_none()
+                is_ours(rule) && has_key(rule, &key_of(edit)) && owned.conflict(edit.hostname(), edit.path(), &|_| true).is_none()
             };
             let standing = |rule: &Rule| asked.values().find(|edit| is_sure(rule, edit)).cloned();
             let ours: Vec<RuleEdit> = document.rules().iter().filter_map(&standing).collect();

@@ -33,6 +33,7 @@ mod readiness;
 mod refusals;
 mod registry;
 mod shared_account;
+mod silence;
 mod simulation;
 mod status;
 mod sweep;

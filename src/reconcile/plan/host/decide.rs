@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Host;
 use super::{adoption, comment, obstacle};
+use crate::ingress::WantedRule;
 use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
@@ -167,12 +168,17 @@ fn refused_now(
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
     let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
     let opened_by = HostProtection::of(&host.hostname, host.snapshot()).opened_by(&tunnel, &published);
+    let keeps_login = |path: Option<&str>| {
+        let mut at_path = published.iter().filter(|one| one.path() == path);
+        !withdrawn.contains(&path)
+            && at_path.all(|one| one.rule.as_ref().is_some_and(WantedRule::requires_access))
+    };
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let obstacle = obstacle::obstacle(host, &tunnel, gated, opened_by.as_deref());
+        let obstacle = obstacle::obstacle(host, &tunnel, gated, opened_by.as_deref(), &keeps_login);
         match obstacle.or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),

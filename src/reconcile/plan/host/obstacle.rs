@@ -11,11 +11,13 @@ use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
 /// object is refused. `opened_by` is the rule there that would answer, without a login, visitors that need a login now.
+/// `keeps_login` is true for a path whose rule, if it requires a login, requires it after this request too.
 pub(super) fn obstacle(
     host: &Host<'_>,
     tunnel: &TunnelId,
     gated: &Gated,
     opened_by: Option<&str>,
+    keeps_login: &dyn Fn(Option<&str>) -> bool,
 ) -> Option<Reason> {
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));
@@ -36,13 +38,18 @@ pub(super) fn obstacle(
     if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    of_rule(host, tunnel, rule)
+    of_rule(host, tunnel, rule, keeps_login)
 }
 
 /// The obstacle to a rule in the tunnel's document.
-fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
+fn of_rule(
+    host: &Host<'_>,
+    tunnel: &TunnelId,
+    wanted: &WantedRule,
+    keeps_login: &dyn Fn(Option<&str>) -> bool,
+) -> Option<Reason> {
     let path = wanted.path_text();
-    if let Some(reason) = ambiguity(host, tunnel, path) {
+    if let Some(reason) = ambiguity(host, tunnel, path, keeps_login) {
         return Some(reason);
     }
     let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed())?;
@@ -50,14 +57,20 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
 }
 
 /// The reason why a rule for this path would share its digest with another rule, or conflict with the document.
-fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
+fn ambiguity(
+    host: &Host<'_>,
+    tunnel: &TunnelId,
+    path: Option<&str>,
+    keeps_login: &dyn Fn(Option<&str>) -> bool,
+) -> Option<Reason> {
     let digest = Digest::of(tunnel, path);
     let is_twin =
         |rule: &&HostRule<'_>| rule.digest == digest && (rule.tunnel, rule.path()) != (tunnel, path);
     if let Some(twin) = host.rules.iter().find(is_twin) {
         return Some(digest_taken_by(twin.tunnel, twin.path()));
     }
-    let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path)?;
+    let keeps_login = |rule: &Rule| !rule.has_hostname(&host.hostname) || keeps_login(rule.path());
+    let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path, &keeps_login)?;
     Some(Reason::RuleConflict(refusal))
 }
 
@@ -66,7 +79,7 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     let claims = &host.stamp.as_ref()?.claims.digests;
     let mut ambiguous = host.rules.iter().filter(|rule| rule.ownership == Ownership::Ambiguous);
     let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
-    Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path())?))
+    Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &|_| true)?))
 }
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
