@@ -4,13 +4,13 @@
 //! Access properties preserves the protection of its place. Only `webhook-access-policy: none` opens a place.
 
 pub mod answering;
-pub mod cover;
+pub mod applications;
+pub mod destination;
 pub mod gate;
 pub mod guard;
 pub mod host_protection;
 pub mod opening;
 pub mod place;
-pub mod protections;
 pub mod reading;
 pub mod relying;
 pub mod shown;

@@ -10,7 +10,7 @@ use crate::collections::inserted;
 use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
 use crate::model::hostname::{in_tree_order, is_below};
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
-use crate::reconcile::access::protections::ProtectionIndex;
+use crate::reconcile::access::applications::ApplicationIndex;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::adopt::Need;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
@@ -51,7 +51,7 @@ pub struct Snapshot {
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnDigests>>,
-    protections: OnceLock<ProtectionIndex>,
+    applications: OnceLock<ApplicationIndex>,
 }
 
 impl Clone for Index {
@@ -426,8 +426,8 @@ impl Snapshot {
         self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
     }
 
-    pub(super) fn protection_index(&self) -> &ProtectionIndex {
-        self.index.protections.get_or_init(|| ProtectionIndex::of(self))
+    pub(super) fn application_index(&self) -> &ApplicationIndex {
+        self.index.applications.get_or_init(|| ApplicationIndex::of(self))
     }
 
     /// The digests of the rules that our stamps name.

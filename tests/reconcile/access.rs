@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, PolicyDecision,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::cover::cover;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::guard::cover;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};

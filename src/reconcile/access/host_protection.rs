@@ -1,10 +1,12 @@
 //! The present protection of a hostname: Access applications, and the Access checks of rules.
 
+use std::cmp::Reverse;
+
 use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
-use crate::model::access::Application;
+use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::place::Place;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessSnapshot;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -125,6 +127,55 @@ impl<'a> HostProtection<'a> {
         };
         rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
     }
+
+    /// The applications with a destination that may have a name in common with the hostname, without unrelated ones.
+    pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
+        let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
+        numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
+    }
+
+    /// The applications of all owners that every visitor of the path meets, the most specific one first.
+    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = prefix_of(path);
+        let mut over = self.partly_covering(prefix.as_deref());
+        over.retain(|one| takes_every_request(one, self.hostname.as_str(), prefix.as_deref()));
+        over
+    }
+
+    /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
+    fn partly_covering(self, prefix: Option<&str>) -> Vec<&'a Application> {
+        let ranked = self.near().filter_map(|application| {
+            let destinations = application.destinations.iter();
+            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
+            Some((Reverse(ranks.max()?), application))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_by_key(|(one, _)| *one);
+        ranked.into_iter().map(|(_, application)| application).collect()
+    }
+
+    /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
+    /// The list ends before an application that lets visitors past, and before an application of another owner.
+    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let mut over = self.partly_covering(prefix_of(path).as_deref());
+        let is_closed = |one: &&Application| {
+            let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
+            asks && Place::of_application(one, &self.snapshot.operator().owner).is_some()
+        };
+        over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
+        over
+    }
+
+    /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
+    /// hostname.
+    pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
+        let (wanted, owner) = (place.destinations(), &self.snapshot.operator().owner);
+        self.near().find(|application| {
+            let mut destinations = application.destinations.iter();
+            destinations.any(|destination| wanted.contains(destination))
+                && Place::of_application(application, owner).as_ref() != Some(place)
+        })
+    }
 }
 
 /// The rules, ours and foreign, that accept a token of this application.
@@ -143,4 +194,41 @@ pub(super) fn accepts(access: &AccessCheck, application: &Application) -> bool {
 /// True if a rule requires a token, and accepts no token of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
     rule.access_check().is_some_and(|access| !accepts(access, application))
+}
+
+/// The path that a rule takes with everything below, without the leading slash, if its expression is such a prefix.
+fn prefix_of(path: Option<&str>) -> Option<String> {
+    let prefix = PathPattern::prefix_of(path?)?;
+    Some(prefix.trim_start_matches('/').to_owned())
+}
+
+/// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
+/// longer path counts. Without `prefix`, only a whole host has a rank.
+fn rank(
+    Destination { host, path }: &Destination,
+    hostname: &str,
+    prefix: Option<&str>,
+) -> Option<(bool, usize, usize)> {
+    let is_exact = **host == *hostname;
+    let above = directory(path);
+    let is_below = |prefix: &str| format!("{prefix}/").starts_with(&format!("{above}/"));
+    let takes_path = above.is_empty() || prefix.is_some_and(is_below);
+    (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+}
+
+/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
+/// needs both destinations.
+fn takes_every_request(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
+    let of_host = application.destinations.iter().filter(|one| place::matches_host(&one.host, hostname));
+    let has = |path: &str| of_host.clone().any(|one| *one.path == *path);
+    of_host.clone().any(|one| {
+        let above = directory(&one.path);
+        let is_over = || rank(one, hostname, prefix).is_some() && one.path.ends_with("/*");
+        above.is_empty() || is_over() && (prefix != Some(above) || has(above))
+    })
+}
+
+/// The path of a destination without the `/*` at its end; empty for a whole host.
+fn directory(path: &str) -> &str {
+    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }

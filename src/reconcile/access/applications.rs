@@ -13,21 +13,19 @@
 //! So the index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
 //! only these applications.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use crate::ingress::Rule;
 use crate::ingress::access::AccessCheck;
-use crate::ingress::{PathPattern, Rule};
-use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::access::{Application, ApplicationKind};
 use crate::model::hostname::{in_tree_order, is_within};
-use crate::reconcile::access::cover::literal_end;
-use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::destination::literal_end;
+use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The index of a snapshot's applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct ProtectionIndex {
+pub(in crate::reconcile) struct ApplicationIndex {
     /// The applications that affect requests, by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
     /// Our applications, by the places in their names. Their destinations may have changed since.
@@ -36,7 +34,7 @@ pub(in crate::reconcile) struct ProtectionIndex {
     accepted_audiences: BTreeSet<Box<str>>,
 }
 
-impl ProtectionIndex {
+impl ApplicationIndex {
     pub(in crate::reconcile) fn of(snapshot: &Snapshot) -> Self {
         let mut index = Self::default();
         for (number, application) in snapshot.access.applications().iter().enumerate() {
@@ -58,7 +56,7 @@ impl ProtectionIndex {
     }
 
     /// The numbers of the applications with a destination that may have a name in common with `hostname`, ascending.
-    fn numbers_near(&self, hostname: &str) -> Vec<usize> {
+    pub(super) fn numbers_near(&self, hostname: &str) -> Vec<usize> {
         let from = |name: &str| {
             let start = self.near.partition_point(|(end, _)| in_tree_order(end, name).is_lt());
             self.near.get(start..).unwrap_or_default().iter()
@@ -92,7 +90,7 @@ impl Snapshot {
         &self,
         hostname: &str,
     ) -> impl Iterator<Item = (&Place, &Application)> + use<'_> {
-        let (all, ours) = (self.access.applications(), &self.protection_index().ours);
+        let (all, ours) = (self.access.applications(), &self.application_index().ours);
         let start = ours.partition_point(|(place, _)| place.hostname() < hostname);
         let ours = ours.get(start..).unwrap_or_default().iter();
         ours.filter_map(|(place, number)| Some((place, all.get(*number)?)))
@@ -105,96 +103,8 @@ impl Snapshot {
 
     /// True if a rule that was read accepts a token of the application.
     pub(super) fn is_accepted(&self, application: &Application) -> bool {
-        self.protection_index().accepted_audiences.contains(&application.audience)
+        self.application_index().accepted_audiences.contains(&application.audience)
     }
-}
-
-impl<'a> HostProtection<'a> {
-    /// The applications with a destination that may have a name in common with the hostname, without unrelated ones.
-    pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
-        let numbers = self.snapshot.protection_index().numbers_near(self.hostname.as_str());
-        numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
-    }
-
-    /// The applications of all owners that every visitor of the path meets, the most specific one first.
-    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let prefix = prefix_of(path);
-        let mut over = self.partly_covering(prefix.as_deref());
-        over.retain(|one| takes_every_request(one, self.hostname.as_str(), prefix.as_deref()));
-        over
-    }
-
-    /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
-    fn partly_covering(self, prefix: Option<&str>) -> Vec<&'a Application> {
-        let ranked = self.near().filter_map(|application| {
-            let destinations = application.destinations.iter();
-            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
-            Some((Reverse(ranks.max()?), application))
-        });
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_by_key(|(one, _)| *one);
-        ranked.into_iter().map(|(_, application)| application).collect()
-    }
-
-    /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
-    /// The list ends before an application that lets visitors past, and before an application of another owner.
-    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.partly_covering(prefix_of(path).as_deref());
-        let is_closed = |one: &&Application| {
-            let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
-            asks && Place::of_application(one, &self.snapshot.operator().owner).is_some()
-        };
-        over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
-        over
-    }
-
-    /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
-    /// hostname.
-    pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
-        let (wanted, owner) = (place.destinations(), &self.snapshot.operator().owner);
-        self.near().find(|application| {
-            let mut destinations = application.destinations.iter();
-            destinations.any(|destination| wanted.contains(destination))
-                && Place::of_application(application, owner).as_ref() != Some(place)
-        })
-    }
-}
-
-/// The path that a rule takes with everything below, without the leading slash, if its expression is such a prefix.
-fn prefix_of(path: Option<&str>) -> Option<String> {
-    let prefix = PathPattern::prefix_of(path?)?;
-    Some(prefix.trim_start_matches('/').to_owned())
-}
-
-/// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
-/// longer path counts. Without `prefix`, only a whole host has a rank.
-fn rank(
-    Destination { host, path }: &Destination,
-    hostname: &str,
-    prefix: Option<&str>,
-) -> Option<(bool, usize, usize)> {
-    let is_exact = **host == *hostname;
-    let above = directory(path);
-    let is_below = |prefix: &str| format!("{prefix}/").starts_with(&format!("{above}/"));
-    let takes_path = above.is_empty() || prefix.is_some_and(is_below);
-    (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
-}
-
-/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
-/// needs both destinations.
-fn takes_every_request(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
-    let of_host = application.destinations.iter().filter(|one| place::matches_host(&one.host, hostname));
-    let has = |path: &str| of_host.clone().any(|one| *one.path == *path);
-    of_host.clone().any(|one| {
-        let above = directory(&one.path);
-        let is_over = || rank(one, hostname, prefix).is_some() && one.path.ends_with("/*");
-        above.is_empty() || is_over() && (prefix != Some(above) || has(above))
-    })
-}
-
-/// The path of a destination without the `/*` at its end; empty for a whole host.
-fn directory(path: &str) -> &str {
-    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }
 
 #[cfg(test)]
@@ -202,7 +112,10 @@ mod tests {
     use super::*;
     use crate::fixture::snapshot_of_access;
     use crate::model::Hostname;
-    use crate::reconcile::access::cover::cover;
+    use crate::model::access::Destination;
+    use crate::reconcile::access::guard::cover;
+    use crate::reconcile::access::host_protection::HostProtection;
+    use crate::reconcile::access::place;
 
     /// What is not near is never asked about, so a host with a port or a label that cannot be read counts as near.
     #[test]
@@ -272,7 +185,7 @@ mod tests {
         let names: Vec<String> = (0..500).map(|number| format!("shop-{number}.example.com")).collect();
         let near: Vec<(String, usize)> =
             names.iter().zip(0..).map(|(name, number)| (literal_end(name), number)).collect();
-        let mut index = ProtectionIndex { near, ..ProtectionIndex::default() };
+        let mut index = ApplicationIndex { near, ..ApplicationIndex::default() };
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         assert_eq!(index.numbers_near("shop-7.example.com"), [7]);
         assert_eq!(index.numbers_near("*.example.com").len(), 500);
