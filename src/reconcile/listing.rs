@@ -12,6 +12,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
@@ -107,7 +108,7 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
-        let protectors = HostProtection::of(&hostname, snapshot).protectors(entry.path.as_deref());
+        let protectors = guard::protectors(HostProtection::of(&hostname, snapshot), entry.path.as_deref());
         entry.protected_by = protectors.into_iter().map(Into::into).collect();
     }
     entries.extend(left);

@@ -133,7 +133,12 @@ impl Rule {
             path => Some(PathPattern::parse(path).unwrap()),
         };
         let related = applications.iter().filter(|one| one.kind != ApplicationKind::Unrelated);
-        cover(related, &Hostname::parse(self.host).unwrap(), path.as_ref().map(PathPattern::as_str))
+        let over =
+            cover(related, &Hostname::parse(self.host).unwrap(), path.as_ref().map(PathPattern::as_str))?;
+        let mut audiences: Vec<Box<str>> = over.iter().map(|one| one.audience.clone()).collect();
+        audiences.sort_unstable();
+        audiences.dedup();
+        Ok(audiences)
     }
 
     /// The hosts of requests that the rule takes, for a wildcard with one label in its place.

@@ -6,6 +6,7 @@ use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
+use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, OwnedHostPath, Place};
@@ -188,8 +189,7 @@ impl PlanContext<'_> {
             if place::may_be_bypassed(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
-            let required = AccessCheck::required(&access.team, vec![application.audience.clone()]);
-            return Ok((required, AccessStep::Nothing));
+            return Ok((access.check_of([application]), AccessStep::Nothing));
         }
         if let Err(unread) = &access.policies {
             return Err(self.unknown(publication, unread));
@@ -207,8 +207,7 @@ impl PlanContext<'_> {
         };
         let write = ApplicationWrite { place, operation };
         self.inputs.check_not_paused(write.content_fingerprint())?;
-        let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
-        Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(write)))
+        Ok((access.check_of(application), AccessStep::ApplicationFirst(write)))
     }
 
     /// The publication under `ACCESS_GUARD`, which allows no open place.
@@ -217,14 +216,14 @@ impl PlanContext<'_> {
         publication: Publication,
         protection: HostProtection<'_>,
     ) -> Result<Publication, Reason> {
-        protection.whole_access().map_err(|unread| self.unknown(&publication, &unread))?;
-        let required = protection.required(publication.path()).map_err(Reason::Unprotected)?;
+        let access = protection.whole_access().map_err(|unread| self.unknown(&publication, &unread))?;
+        let over = guard::cover(protection.near(), protection.hostname, publication.path());
+        let over = over.map_err(Reason::Unprotected)?;
         if publication.wanted_access == WantedAccess::Open {
-            let protectors = protection.protectors(publication.path());
-            let application = protectors.first().map(|name| (*name).into()).unwrap_or_default();
+            let application = over.first().map(|application| application.name.clone()).unwrap_or_default();
             return Err(Reason::StillProtected { application, relying: None });
         }
-        Ok(requiring(publication, required))
+        Ok(requiring(publication, access.check_of(over)))
     }
 
     /// The work that opens the place of the publication.

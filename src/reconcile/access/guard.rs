@@ -17,42 +17,33 @@ use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::access::destination::{is_plain, may_match, path_may_match, surely_matches};
-use crate::reconcile::access::host_protection::{HostProtection, accepts};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place;
-use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 
-impl<'a> HostProtection<'a> {
-    /// The Access check that the rule for a path expression needs under the guard: a token of the applications that its
-    /// visitors meet.
-    ///
-    /// # Errors
-    /// The reason why some visitors may need no login, or why the protection is not known.
-    pub(in crate::reconcile) fn required(self, path: Option<&str>) -> Result<AccessCheck, String> {
-        let access = self.whole_access().map_err(|unread| unread.reason)?;
-        Ok(AccessCheck::required(&access.team, cover(self.near(), self.hostname, path)?))
-    }
-
-    /// The snapshot of Access if every zone around the hostname was read; else the reason why a zone was not read.
-    pub(super) fn whole_access(self) -> Result<&'a AccessSnapshot, AccessReadError> {
-        let access = self.snapshot.access.snapshot_or_reason()?;
-        let mut zones = self.snapshot.zones_around(self.hostname.as_str());
-        match zones.find_map(|zone| access.unread_zones.iter().find(|(name, _)| *name == zone.zone.name)) {
-            Some((_, unread)) => Err(unread.clone()),
-            None => Ok(access),
-        }
-    }
-
-    /// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
-    pub(in crate::reconcile) fn protectors(self, path: Option<&str>) -> Vec<&'a str> {
-        let Ok(required) = self.required(path) else { return Vec::new() };
-        let over = self.near().filter(|one| accepts(&required, one));
-        let mut names: Vec<&str> = over.map(|one| &*one.name).collect();
-        names.sort_unstable();
-        names
-    }
+/// The Access check that the rule for a path expression needs under the guard: a token of the applications that its
+/// visitors meet.
+///
+/// # Errors
+/// The reason why some visitors may need no login, or why the protection is not known.
+pub(in crate::reconcile) fn required(
+    protection: HostProtection<'_>,
+    path: Option<&str>,
+) -> Result<AccessCheck, String> {
+    let access = protection.whole_access().map_err(|unread| unread.reason)?;
+    Ok(access.check_of(cover(protection.near(), protection.hostname, path)?))
 }
 
-/// The audiences of the applications that all requests of a rule meet.
+/// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
+pub(in crate::reconcile) fn protectors<'a>(
+    protection: HostProtection<'a>,
+    path: Option<&str>,
+) -> Vec<&'a str> {
+    let is_known = protection.whole_access().is_ok();
+    let over = cover(protection.near(), protection.hostname, path).ok().filter(|_| is_known);
+    over.into_iter().flatten().map(|application| &*application.name).collect()
+}
+
+/// The applications that requests of a rule meet, sorted by name. Each request meets one of them.
 ///
 /// A path that is no prefix may match anywhere, and so needs an application for the whole hostname. `applications` are
 /// without unrelated ones, as the index has them.
@@ -63,10 +54,11 @@ pub fn cover<'a>(
     applications: impl IntoIterator<Item = &'a Application>,
     hostname: &Hostname,
     path: Option<&str>,
-) -> Result<Vec<Box<str>>, String> {
+) -> Result<Vec<&'a Application>, String> {
     let prefix = path.and_then(PathPattern::prefix_of);
     let requests = VisitorRequests::new(hostname, prefix.as_deref());
-    let met = requests.applications(applications.into_iter());
+    let mut met = requests.applications(applications.into_iter());
+    met.sort_by_key(|application| &application.name);
     let problems = met.iter().filter_map(|one| Some((&one.name, problem(one)?)));
     if let Some((name, problem)) = problems.min() {
         return Err(format!(
@@ -80,17 +72,14 @@ pub fn cover<'a>(
              selects the visitors"
         ));
     };
-    let rivals = met.iter().filter(|application| requests.has_rival(application, host));
-    if let Some(name) = rivals.map(|application| &application.name).min() {
+    if let Some(rival) = met.iter().find(|application| requests.has_rival(application, host)) {
         return Err(format!(
-            "two Access wildcards cover names of this hostname, one of them in application {name:?}, and Cloudflare \
-             documents no order: delete one, or create an application for this hostname if it is no wildcard"
+            "two Access wildcards cover names of this hostname, one of them in application {:?}, and Cloudflare \
+             documents no order: delete one, or create an application for this hostname if it is no wildcard",
+            rival.name
         ));
     }
-    let mut audiences: Vec<Box<str>> = met.iter().map(|application| application.audience.clone()).collect();
-    audiences.sort_unstable();
-    audiences.dedup();
-    Ok(audiences)
+    Ok(met)
 }
 
 /// The reason why an application lets, or may let, visitors past, with the remedy.

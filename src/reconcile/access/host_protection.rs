@@ -7,7 +7,7 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::place::{self, Place};
-use crate::reconcile::access::reading::AccessSnapshot;
+use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
 /// One hostname, and the snapshot that shows its protection.
@@ -24,6 +24,16 @@ impl<'a> HostProtection<'a> {
 
     pub(super) fn access(self) -> Option<&'a AccessSnapshot> {
         self.snapshot.access.snapshot()
+    }
+
+    /// The snapshot of Access if every zone around the hostname was read; else the reason why a zone was not read.
+    pub(super) fn whole_access(self) -> Result<&'a AccessSnapshot, AccessReadError> {
+        let access = self.snapshot.access.snapshot_or_reason()?;
+        let mut zones = self.snapshot.zones_around(self.hostname.as_str());
+        match zones.find_map(|zone| access.unread_zones.iter().find(|(name, _)| *name == zone.zone.name)) {
+            Some((_, unread)) => Err(unread.clone()),
+            None => Ok(access),
+        }
     }
 
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.

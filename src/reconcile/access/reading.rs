@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::ingress::access::AccessCheck;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 
 /// The result of reading Access.
@@ -43,6 +44,20 @@ pub struct AccessSnapshot {
     /// The places with a recent write in doubt: no answer shows whether the application was created, or the list shows
     /// the application differently and no read by its id succeeded.
     pub pending: Vec<Box<str>>,
+}
+
+impl AccessSnapshot {
+    /// The check of a rule that accepts the tokens of these applications alone.
+    pub(super) fn check_of<'a>(
+        &self,
+        applications: impl IntoIterator<Item = &'a Application>,
+    ) -> AccessCheck {
+        let audiences = applications.into_iter().map(|application| application.audience.clone());
+        let mut audiences: Vec<Box<str>> = audiences.collect();
+        audiences.sort_unstable();
+        audiences.dedup();
+        AccessCheck::required(&self.team, audiences)
+    }
 }
 
 impl AccessReading {

@@ -5,6 +5,7 @@ use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
+use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
@@ -34,7 +35,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
         let duration = place::session_duration(application);
         let is_whole = Place::of(protection.hostname, path)
             .is_ok_and(|place| place::has_destinations_of(application, &place));
-        let required = AccessCheck::required(&read.team, vec![application.audience.clone()]);
+        let required = read.check_of([application]);
         let protects = duration.is_some() && !place::may_be_bypassed(application);
         let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
@@ -45,7 +46,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
-        let required = protection.required(path).ok();
+        let required = guard::required(protection, path).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
     let over = protection.own_covering(path).into_iter().next();
@@ -53,7 +54,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
     let is_correct = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
         // The rule has to require a token of this application alone, with the team name of the account.
-        _ => access == Some(&AccessCheck::required(&read.team, vec![one.audience.clone()])),
+        _ => access == Some(&read.check_of([one])),
     });
     let is_open = access.is_none() && over.is_none();
     let mut properties = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
