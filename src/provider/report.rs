@@ -16,7 +16,7 @@ use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
+use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::records::OwnEndpoints;
@@ -161,15 +161,11 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
 }
 
 pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
-    let verb = match &write.operation {
-        ApplicationOperation::Create(_) => "created",
-        ApplicationOperation::Replace(..) => "updated",
-        ApplicationOperation::Delete(_) => "deleted",
-    };
     LogLine::default()
         .quoted("hostname", write.place.hostname())
         .quoted("application", &*write.place.to_string())
-        .text(format!("Access application {verb}"))
+        // `application_created` is `Access application created` in the log.
+        .text(format!("Access {}", write.operation.label_value().replace('_', " ")))
 }
 
 /// The complete former rule or record, and the options of the rule that change.
@@ -221,6 +217,7 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
 mod tests {
     use super::*;
     use crate::model::{Hostname, NewRecord, RecordId, RecordPatch};
+    use crate::reconcile::access::gate::ApplicationOperation;
     use crate::reconcile::access::place::Place;
     use crate::reconcile::access::wanted::WantedApplication;
 

@@ -1,5 +1,6 @@
 //! Reads Cloudflare Access. A failure is part of the result, because it prevents only work that depends on Access.
 
+use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -91,7 +92,7 @@ impl SnapshotReader {
                 ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
                         applications.retain(|one| one.id != application.id);
-                        unlike.push((unlike.len(), place, application));
+                        unlike.push((place, application));
                     }
                 }
                 ApplicationWriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
@@ -103,12 +104,13 @@ impl SnapshotReader {
                 }
             }
         }
-        let answers = in_parallel(self.settings.parallel_calls, &unlike, |(number, _, application)| {
-            let ask = || self.client.access_application(account, &application.id, deadline).ok();
-            let found = if *number < BY_ID_MAX { ask() } else { None };
-            found.and_then(|found| found.map(parse_application).transpose().ok())
+        let asked = unlike.get(..BY_ID_MAX).unwrap_or(&unlike);
+        let answers = in_parallel(self.settings.parallel_calls, asked, |(_, application)| {
+            let found = self.client.access_application(account, &application.id, deadline).ok()?;
+            found.map(parse_application).transpose().ok()
         });
-        for ((_, place, application), answer) in unlike.into_iter().zip(answers) {
+        let answers = answers.into_iter().chain(iter::repeat(None));
+        for ((place, application), answer) in unlike.into_iter().zip(answers) {
             if answer.is_none() {
                 pending.push(place);
             }
