@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::origin_option::{Mistake, parse_flag};
-use crate::model::access::TeamName;
+use crate::model::access::{Application, TeamName};
 use crate::model::endpoint::Property;
 
 /// Requires a valid Access token before a request reaches the service: `true` or `false`.
@@ -92,6 +92,11 @@ impl AccessCheck {
 
     pub fn is_of(&self, team: &TeamName) -> bool {
         *self.team_name == *team.as_str()
+    }
+
+    /// True if the tokens of this application are accepted.
+    pub fn accepts(&self, application: &Application) -> bool {
+        self.audience_tags.contains(&application.audience)
     }
 
     /// The audience tags of the applications whose tokens are accepted.

@@ -238,6 +238,6 @@ impl ApplyRequest<'_> {
 /// True if the plan deletes rules of a hostname with an application of ours, or removes digests of deleted rules.
 fn deletes_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
     let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
-    let mut hosts = snapshot.own_applications().filter_map(|(place, _)| plan.host(place.hostname()));
+    let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname()));
     hosts.any(|host| !host.dangling.is_empty() || host.edits.iter().any(is_deletion))
 }

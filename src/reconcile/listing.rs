@@ -12,7 +12,6 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
@@ -98,7 +97,7 @@ impl EntryState {
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     let unneeded = unneeded::unneeded(snapshot).into_iter();
-    let left = unneeded.map(|one| unneeded_application(one.application));
+    let left = unneeded.map(|one| unneeded_application(one.own.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
     entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign_record(record, &tunnel, snapshot)));
@@ -108,7 +107,7 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
-        let protectors = guard::protectors(HostProtection::of(&hostname, snapshot), entry.path.as_deref());
+        let protectors = HostProtection::of(&hostname, snapshot).protectors(entry.path.as_deref());
         entry.protected_by = protectors.into_iter().map(Into::into).collect();
     }
     entries.extend(left);

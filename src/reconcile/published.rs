@@ -1,7 +1,6 @@
 //! Shows the published paths of one hostname.
 
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -28,7 +27,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
         let mut add = |path: Option<&str>, is_served, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.record_type, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
-            let protectors = guard::protectors(HostProtection::of(hostname, snapshot), path);
+            let protectors = HostProtection::of(hostname, snapshot).protectors(path);
             if !protectors.is_empty() {
                 what += &format!("; protected by {protectors:?}");
             }

@@ -10,7 +10,6 @@ use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::unneeded;
@@ -255,8 +254,7 @@ impl<'a> RecordView<'a> {
         if self.stamp.claims.record_only {
             let access = shown::of_record(self.protection);
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
-            let is_refused =
-                self.snapshot.operator().access_guard && guard::required(self.protection, None).is_err();
+            let is_refused = self.snapshot.operator().access_guard && self.protection.required(None).is_err();
             let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
             views.push(PathView { path: None, properties, drift });
         }

@@ -21,7 +21,7 @@ impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
-        lock(&self.unneeded_places).note(left.iter().map(|left| left.place));
+        lock(&self.unneeded_places).note(left.iter().map(|left| left.own.place));
     }
 
     /// Deletes the applications of ours that the last two checks found unneeded, if a new reading agrees. If a rule was
@@ -38,7 +38,7 @@ impl Provider {
         // A request may have written since.
         let recent = lock(&self.last_snapshot).recent(self.clock().now());
         let Some(snapshot) = recent.filter(|_| read.is_ok()) else { return };
-        let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.place);
+        let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
         self.delete_unneeded(resolved, &snapshot, &is_agreed, deadline);
     }
@@ -56,8 +56,7 @@ impl Provider {
         if left.is_empty() {
             return;
         }
-        let deletions = left.iter().map(|one| ApplicationWrite::delete(one.place.clone(), one.application));
-        let deletions: Vec<ApplicationWrite> = deletions.collect();
+        let deletions: Vec<_> = left.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
@@ -77,7 +76,7 @@ impl Provider {
         let mut left = unneeded::removable(snapshot);
         let last = lock(&self.last_loop);
         left.retain(|left| {
-            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())
+            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.own.place.hostname())
         });
         left
     }

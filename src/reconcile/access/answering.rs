@@ -68,8 +68,9 @@ impl HostProtection<'_> {
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
-                let mut closed = closed
-                    .filter(|one| one.requires_access() && protection.own_covering(one.path()).is_empty());
+                let mut closed = closed.filter(|one| {
+                    one.requires_access() && protection.own_covering(one.path()).next().is_none()
+                });
                 let is_own = own.has(tunnel, rule);
                 let is_answered =
                     |one| published.iter().any(|ours| is_answered_by(ours, (rule, is_own), one));

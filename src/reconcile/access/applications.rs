@@ -13,7 +13,7 @@
 //! So the index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
 //! only these applications.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::Rule;
 use crate::ingress::access::AccessCheck;
@@ -23,12 +23,21 @@ use crate::reconcile::access::destination::literal_end;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
+/// An application of ours, with the place in its name. Its destinations may have changed since.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnApplication<'s> {
+    pub place: &'s Place,
+    pub application: &'s Application,
+}
+
 /// The index of a snapshot's applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ApplicationIndex {
     /// The applications that affect requests, by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
-    /// Our applications, by the places in their names. Their destinations may have changed since.
+    /// The places of our applications, by id.
+    places: BTreeMap<Box<str>, Place>,
+    /// Our applications, sorted by place.
     ours: Vec<(Place, usize)>,
     /// The audiences whose tokens rules accept, ours or foreign.
     accepted_audiences: BTreeSet<Box<str>>,
@@ -43,6 +52,7 @@ impl ApplicationIndex {
                 index.near.extend(ends.map(|end| (end, number)));
             }
             let place = Place::of_application(application, &snapshot.operator().owner);
+            index.places.extend(place.clone().map(|place| (application.id.clone(), place)));
             index.ours.extend(place.map(|place| (place, number)));
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
@@ -80,25 +90,28 @@ impl ApplicationIndex {
 }
 
 impl Snapshot {
-    /// Our applications, with the places for which they were made.
-    pub fn own_applications(&self) -> impl Iterator<Item = (&Place, &Application)> {
+    /// The application with its place, if it is ours.
+    pub(super) fn own_application<'s>(&'s self, application: &'s Application) -> Option<OwnApplication<'s>> {
+        let place = self.application_index().places.get(&application.id)?;
+        Some(OwnApplication { place, application })
+    }
+
+    /// Our applications, sorted by place.
+    pub fn own_applications(&self) -> impl Iterator<Item = OwnApplication<'_>> {
         self.own_applications_from("")
     }
 
     /// Our applications of `hostname`, and of all hostnames after it in sorted order.
-    fn own_applications_from(
-        &self,
-        hostname: &str,
-    ) -> impl Iterator<Item = (&Place, &Application)> + use<'_> {
+    fn own_applications_from(&self, hostname: &str) -> impl Iterator<Item = OwnApplication<'_>> + use<'_> {
         let (all, ours) = (self.access.applications(), &self.application_index().ours);
         let start = ours.partition_point(|(place, _)| place.hostname() < hostname);
         let ours = ours.get(start..).unwrap_or_default().iter();
-        ours.filter_map(|(place, number)| Some((place, all.get(*number)?)))
+        ours.filter_map(|(place, number)| Some(OwnApplication { place, application: all.get(*number)? }))
     }
 
     /// Our applications that were made for a hostname, or a path of it.
-    pub(super) fn own_applications_of(&self, hostname: &str) -> impl Iterator<Item = (&Place, &Application)> {
-        self.own_applications_from(hostname).take_while(move |(place, _)| place.hostname() == hostname)
+    pub(super) fn own_applications_of(&self, hostname: &str) -> impl Iterator<Item = OwnApplication<'_>> {
+        self.own_applications_from(hostname).take_while(move |own| own.place.hostname() == hostname)
     }
 
     /// True if a rule that was read accepts a token of the application.

@@ -4,17 +4,14 @@ use crate::ingress::access::AccessCheck;
 use crate::ingress::{Rule, WantedRule};
 use crate::label_values::label_values;
 use crate::model::TunnelId;
-use crate::model::access::Application;
 use crate::model::text::fingerprint;
+use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::opening::{self, ClosedBy, Closing};
-use crate::reconcile::access::place::{self, OwnedHostPath, Place};
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
-use crate::reconcile::access::relying::relying;
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::namespace;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
@@ -43,8 +40,9 @@ pub enum ApplicationOperation {
 
 impl ApplicationWrite {
     /// The deletion of an application of ours.
-    pub fn delete(place: Place, application: &Application) -> Self {
-        Self { place, operation: ApplicationOperation::Delete(application.id.clone()) }
+    pub fn delete(own: OwnApplication<'_>) -> Self {
+        let operation = ApplicationOperation::Delete(own.application.id.clone());
+        Self { place: own.place.clone(), operation }
     }
 
     /// Identifies the place among writes.
@@ -171,7 +169,6 @@ impl PlanContext<'_> {
     ) -> Result<(AccessCheck, AccessStep), Reason> {
         let access =
             self.snapshot.access.snapshot_or_reason().map_err(|unread| self.unknown(publication, &unread))?;
-        let owner = &self.snapshot.operator().owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.iter().any(|pending| **pending == *place.to_string()) {
@@ -179,17 +176,13 @@ impl PlanContext<'_> {
                 "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
             ));
         }
-        let other = protection.in_the_way(&place);
-        let takes_over = |other: &&Application| {
-            self.snapshot.operator().adopt.access && place::has_destinations_of(other, &place)
-        };
-        let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
-        if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wanted, owner)) {
+        let own = protection.application(publication.path()).map(|own| own.application);
+        if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
             // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
-            if place::may_be_bypassed(application) {
+            if place::may_be_bypassed(own) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
-            return Ok((access.check_of([application]), AccessStep::Nothing));
+            return Ok((access.check_of([own]), AccessStep::Nothing));
         }
         if let Err(unread) = &access.policies {
             return Err(self.unknown(publication, unread));
@@ -197,17 +190,23 @@ impl PlanContext<'_> {
         if let Some(problem) = wanted.problem() {
             return Err(Reason::AccessPolicy(problem.into()));
         }
-        if let Some(other) = other.filter(|other| application.is_none_or(|one| one.id != other.id)) {
-            let is_exact = place::has_destinations_of(other, &place);
-            return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
-        }
-        let operation = match application {
-            Some(application) => ApplicationOperation::Replace(application.id.clone(), wanted.clone()),
+        let present = match protection.in_the_way(&place) {
+            None => own,
+            Some(other) => {
+                let is_exact = place::has_destinations_of(other, &place);
+                if own.is_some() || !is_exact || !self.snapshot.operator().adopt.access {
+                    return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+                }
+                Some(other)
+            }
+        };
+        let operation = match present {
+            Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
             None => ApplicationOperation::Create(wanted.clone()),
         };
         let write = ApplicationWrite { place, operation };
         self.inputs.check_not_paused(write.content_fingerprint())?;
-        Ok((access.check_of(application), AccessStep::ApplicationFirst(write)))
+        Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
     }
 
     /// The publication under `ACCESS_GUARD`, which allows no open place.
@@ -226,84 +225,16 @@ impl PlanContext<'_> {
         Ok(requiring(publication, access.check_of(over)))
     }
 
-    /// The work that opens the place of the publication.
-    fn opened(
-        self,
-        publication: &Publication,
-        resource: Option<&str>,
-        protection: HostProtection<'_>,
-    ) -> Result<AccessStep, Reason> {
-        let path = publication.path();
-        if let AccessReading::Failed(unread) = &self.snapshot.access
-            && (protection.claims_protection() || protection.check(path).is_some())
-        {
-            return Err(self.unknown(publication, unread));
-        }
-        let mut over = protection.own_covering(path);
-        // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
-        let made_for = protection.application(path);
-        over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
-        let asking = OwnedHostPath::of(publication.hostname.as_str(), path);
-        for application in &over {
-            if let Some(relying) = relying(application, Some(&asking), self.access_requests, self.snapshot) {
-                let application = application.name.clone();
-                return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
-            }
-        }
-        if over.is_empty() && protection.check(path).is_none() {
-            return Ok(AccessStep::Nothing);
-        }
-        self.check_nothing_else_opens(resource, protection, path, &over)?;
-        let mut all = protection.all_covering(path).into_iter();
-        let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
-        let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
-        let Some(first) = over.first() else {
-            return Ok(AccessStep::Opening { deletion: None, end });
-        };
-        let is_accepted = self.snapshot.is_accepted(first);
-        let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
-        let deletion = place.map(|place| ApplicationWrite::delete(place, first));
-        deletion.iter().try_for_each(|write| self.inputs.check_not_paused(write.content_fingerprint()))?;
-        let is_last = deletion.is_some() && over.len() == 1;
-        let end = if is_last { end } else { OpeningEnd::Later { application: first.id.clone() } };
-        Ok(AccessStep::Opening { deletion, end })
-    }
-
-    /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
-    fn check_nothing_else_opens(
-        self,
-        resource: Option<&str>,
-        protection: HostProtection<'_>,
-        path: Option<&str>,
-        going: &[&Application],
-    ) -> Result<(), Reason> {
-        let is_guarded = self.snapshot.operator().namespace_guard;
-        let counts = |closing: &&Closing| {
-            // With the namespace guard, an endpoint of another namespace cannot block an opening.
-            let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
-            let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
-            // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
-            !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
-        };
-        let closings = self.access_requests.closing.iter().filter(counts);
-        let opened = opening::opened_with(closings, protection, path, going);
-        opened.map_or(Ok(()), |Closing { hostname, set_identifier, .. }| {
-            let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
-            Err(Reason::OpensToo { hostname, set_identifier })
-        })
-    }
-
     /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
     fn kept(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
-        let over = protection.own_covering(path);
-        let audience = || over.first().map(|one| &one.audience);
+        let over = protection.own_covering(path).next().map(|own| own.application);
         let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
         if let Some(asked) = asked {
             if protection.application(path).is_some() {
                 return Err(Reason::AccessPolicy(TWO_WAYS.into()));
             }
-            return Ok(requiring(publication, asked.accepting(audience())));
+            return Ok(requiring(publication, asked.accepting(over.map(|over| &over.audience))));
         }
         let check = protection.check(path);
         if let AccessReading::Failed(unread) = &self.snapshot.access
@@ -317,24 +248,18 @@ impl PlanContext<'_> {
             let rule = protection.own_rule(path, Some(&publication.tunnel));
             let is_open =
                 !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
-            let is_closed = check.is_some() && over.is_empty() && !is_open;
+            let is_closed = check.is_some() && over.is_none() && !is_open;
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
-        let team = self.snapshot.access.snapshot().map(|access| &access.team);
-        // A check for our application alone is rebuilt, because the team name of the account may have changed.
-        let beyond =
-            check.clone().and_then(|check| check.without_audience(audience().map(|audience| &**audience)));
-        let required = match (beyond.and(check), team.zip(audience())) {
-            (Some(check), _) => check.accepting(audience()),
-            (None, Some((team, audience))) => AccessCheck::required(team, vec![audience.clone()]),
-            (None, None) => return Ok(publication),
-        };
-        Ok(requiring(publication, required))
+        Ok(match protection.kept_check(check, over) {
+            Some(check) => requiring(publication, check),
+            None => publication,
+        })
     }
 
     /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
     /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
-    fn unknown(self, publication: &Publication, unread: &AccessReadError) -> Reason {
+    pub(super) fn unknown(self, publication: &Publication, unread: &AccessReadError) -> Reason {
         let protection = HostProtection::of(&publication.hostname, self.snapshot);
         let is_published = protection.own_rule(publication.path(), None).is_some()
             || protection.is_record_only_in(&publication.tunnel);

@@ -13,35 +13,10 @@
 mod tests;
 
 use crate::ingress::PathPattern;
-use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::access::destination::{is_plain, may_match, path_may_match, surely_matches};
-use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place;
-
-/// The Access check that the rule for a path expression needs under the guard: a token of the applications that its
-/// visitors meet.
-///
-/// # Errors
-/// The reason why some visitors may need no login, or why the protection is not known.
-pub(in crate::reconcile) fn required(
-    protection: HostProtection<'_>,
-    path: Option<&str>,
-) -> Result<AccessCheck, String> {
-    let access = protection.whole_access().map_err(|unread| unread.reason)?;
-    Ok(access.check_of(cover(protection.near(), protection.hostname, path)?))
-}
-
-/// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
-pub(in crate::reconcile) fn protectors<'a>(
-    protection: HostProtection<'a>,
-    path: Option<&str>,
-) -> Vec<&'a str> {
-    let is_known = protection.whole_access().is_ok();
-    let over = cover(protection.near(), protection.hostname, path).ok().filter(|_| is_known);
-    over.into_iter().flatten().map(|application| &*application.name).collect()
-}
 
 /// The applications that requests of a rule meet, sorted by name. Each request meets one of them.
 ///

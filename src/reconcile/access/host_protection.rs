@@ -6,6 +6,8 @@ use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::guard;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
@@ -36,14 +38,29 @@ impl<'a> HostProtection<'a> {
         }
     }
 
+    /// The Access check that a rule needs under `ACCESS_GUARD`: a token of the applications that its visitors meet.
+    ///
+    /// # Errors
+    /// The reason why some visitors may need no login, or why the protection is not known.
+    pub(in crate::reconcile) fn required(self, path: Option<&str>) -> Result<AccessCheck, String> {
+        let access = self.whole_access().map_err(|unread| unread.reason)?;
+        Ok(access.check_of(guard::cover(self.near(), self.hostname, path)?))
+    }
+
+    /// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
+    pub(in crate::reconcile) fn protectors(self, path: Option<&str>) -> Vec<&'a str> {
+        let over = self.whole_access().ok().and_then(|_| guard::cover(self.near(), self.hostname, path).ok());
+        over.into_iter().flatten().map(|application| &*application.name).collect()
+    }
+
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
-    pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
+    pub(super) fn application(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         let place = Place::of(self.hostname, path).ok()?;
-        let of_hostname = || self.snapshot.own_applications_of(self.hostname.as_str());
-        let all = || of_hostname().filter(|(one, _)| **one == place).map(|(_, application)| application);
-        let is_named = |one: &&Application| {
+        let all =
+            || self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| *own.place == place);
+        let is_named = |own: &OwnApplication<'_>| {
             let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access_check());
-            checks.any(|access| accepts(access, one))
+            checks.any(|check| check.accepts(own.application))
         };
         all().find(is_named).or_else(|| all().next())
     }
@@ -65,9 +82,8 @@ impl<'a> HostProtection<'a> {
     /// True if the rule asks for a token that no application issues, and so refuses every visitor.
     pub(in crate::reconcile) fn refuses_every_visitor(self, rule: &Rule) -> bool {
         rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
-            let accepts = |application: &Application| accepts(check, application);
             // The applications of another team are not known.
-            check.is_of(&access.team) && !access.applications.iter().any(accepts)
+            check.is_of(&access.team) && !access.applications.iter().any(|one| check.accepts(one))
         })
     }
 
@@ -87,6 +103,22 @@ impl<'a> HostProtection<'a> {
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
         let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
+    }
+
+    /// The check of a rule that keeps the check `present`, and accepts the tokens of our application `over` it too.
+    pub(super) fn kept_check(
+        self,
+        present: Option<AccessCheck>,
+        over: Option<&Application>,
+    ) -> Option<AccessCheck> {
+        let Some((over, access)) = over.zip(self.access()) else { return present };
+        let accepts_others =
+            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != over.audience);
+        Some(match present.filter(accepts_others) {
+            Some(check) => check.accepting([&over.audience]),
+            // The team name of the account may have changed.
+            None => access.check_of([over]),
+        })
     }
 
     /// Our rule at a path, in `tunnel` or in any tunnel. The rule in the tunnel to which the record points comes first.
@@ -146,14 +178,13 @@ impl<'a> HostProtection<'a> {
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
     pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let prefix = prefix_of(path);
-        let mut over = self.partly_covering(prefix.as_deref());
-        over.retain(|one| takes_every_request(one, self.hostname.as_str(), prefix.as_deref()));
+        let mut over = self.partly_covering(&prefix_of(path));
+        over.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
         over
     }
 
     /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
-    fn partly_covering(self, prefix: Option<&str>) -> Vec<&'a Application> {
+    fn partly_covering(self, prefix: &str) -> Vec<&'a Application> {
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
             let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
@@ -166,24 +197,21 @@ impl<'a> HostProtection<'a> {
 
     /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
     /// The list ends before an application that lets visitors past, and before an application of another owner.
-    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.partly_covering(prefix_of(path).as_deref());
-        let is_closed = |one: &&Application| {
+    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+        self.partly_covering(&prefix_of(path)).into_iter().map_while(move |one| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
-            asks && Place::of_application(one, &self.snapshot.operator().owner).is_some()
-        };
-        over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
-        over
+            self.snapshot.own_application(one).filter(|_| asks)
+        })
     }
 
     /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
     /// hostname.
     pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
-        let (wanted, owner) = (place.destinations(), &self.snapshot.operator().owner);
+        let wanted = place.destinations();
         self.near().find(|application| {
-            let mut destinations = application.destinations.iter();
-            destinations.any(|destination| wanted.contains(destination))
-                && Place::of_application(application, owner).as_ref() != Some(place)
+            let is_of_place =
+                self.snapshot.own_application(application).is_some_and(|own| own.place == place);
+            !is_of_place && application.destinations.iter().any(|destination| wanted.contains(destination))
         })
     }
 }
@@ -193,48 +221,38 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    snapshot.all_rules().filter(|rule| rule.access_check().is_some_and(|access| accepts(access, application)))
-}
-
-/// True if a rule accepts a token of this application.
-pub(super) fn accepts(access: &AccessCheck, application: &Application) -> bool {
-    access.audience_tags().contains(&application.audience)
+    snapshot.all_rules().filter(|rule| rule.access_check().is_some_and(|check| check.accepts(application)))
 }
 
 /// True if a rule requires a token, and accepts no token of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|access| !accepts(access, application))
+    rule.access_check().is_some_and(|check| !check.accepts(application))
 }
 
-/// The path that a rule takes with everything below, without the leading slash, if its expression is such a prefix.
-fn prefix_of(path: Option<&str>) -> Option<String> {
-    let prefix = PathPattern::prefix_of(path?)?;
-    Some(prefix.trim_start_matches('/').to_owned())
+/// The path that a rule takes with everything below, without the leading slash; empty if its expression is no such
+/// prefix.
+fn prefix_of(path: Option<&str>) -> String {
+    let prefix = path.and_then(PathPattern::prefix_of).unwrap_or_default();
+    prefix.trim_start_matches('/').to_owned()
 }
 
 /// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
-/// longer path counts. Without `prefix`, only a whole host has a rank.
-fn rank(
-    Destination { host, path }: &Destination,
-    hostname: &str,
-    prefix: Option<&str>,
-) -> Option<(bool, usize, usize)> {
-    let is_exact = **host == *hostname;
-    let above = directory(path);
-    let is_below = |prefix: &str| format!("{prefix}/").starts_with(&format!("{above}/"));
-    let takes_path = above.is_empty() || prefix.is_some_and(is_below);
-    (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+/// longer path counts. With an empty prefix, only a whole host has a rank.
+fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
+    let above = directory(&one.path);
+    let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
+    let takes_all = takes_path && place::matches_host(&one.host, hostname);
+    takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
 }
 
 /// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
 /// needs both destinations.
-fn takes_every_request(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
-    let of_host = application.destinations.iter().filter(|one| place::matches_host(&one.host, hostname));
-    let has = |path: &str| of_host.clone().any(|one| *one.path == *path);
-    of_host.clone().any(|one| {
+fn takes_every_request(application: &Application, hostname: &str, prefix: &str) -> bool {
+    let over = application.destinations.iter().filter(|one| rank(one, hostname, prefix).is_some());
+    let has = |path: &str| over.clone().any(|one| *one.path == *path);
+    over.clone().any(|one| {
         let above = directory(&one.path);
-        let is_over = || rank(one, hostname, prefix).is_some() && one.path.ends_with("/*");
-        above.is_empty() || is_over() && (prefix != Some(above) || has(above))
+        above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
     })
 }
 

@@ -147,16 +147,10 @@ pub fn may_be_bypassed(application: &Application) -> bool {
     application.policies.iter().flatten().any(|policy| policy.decision.may_bypass())
 }
 
-/// True if the application is ours and has the destinations, policies and session duration that are wanted.
-pub fn is_as_wanted(
-    application: &Application,
-    place: &Place,
-    wanted: &WantedApplication,
-    owner: &str,
-) -> bool {
+/// True if the application of the place has the destinations, policies and session duration that are wanted.
+pub fn is_as_wanted(application: &Application, place: &Place, wanted: &WantedApplication) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
-    Place::of_application(application, owner).as_ref() == Some(place)
-        && has_destinations_of(application, place)
+    has_destinations_of(application, place)
         && application.policies.is_some()
         && present.eq(wanted.policies.iter().map(NamedPolicy::text))
         && session_duration(application) == Some(wanted.session_duration)
@@ -309,12 +303,11 @@ mod tests {
             policies: ["one", "two"].map(|id| NamedPolicy::Known(id.into())).to_vec(),
             session_duration: SessionDuration::default(),
         };
-        let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wanted, "default");
+        let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wanted);
         assert!(is_wanted(&present));
         assert!(is_wanted(&Application { session_duration: None, ..present.clone() }));
         let turned = present.policies.iter().flatten().rev().cloned().collect();
         for (label, other) in [
-            ("the tag", Application { tags: Vec::new(), ..present.clone() }),
             ("the destinations", Application { destinations: Vec::new(), ..present.clone() }),
             ("unread policies", Application { policies: None, ..present.clone() }),
             ("the order of the policies", Application { policies: Some(turned), ..present.clone() }),
@@ -324,6 +317,6 @@ mod tests {
         }
         let unreported = Application { policies: None, ..present };
         let nothing = WantedApplication { policies: Vec::new(), ..wanted };
-        assert!(!is_as_wanted(&unreported, &whole, &nothing, "default"), "what is not told is not none");
+        assert!(!is_as_wanted(&unreported, &whole, &nothing), "what is not told is not none");
     }
 }

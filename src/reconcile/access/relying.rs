@@ -6,9 +6,10 @@ use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking, tunnel_of};
+use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{HostProtection, requires_another};
 use crate::reconcile::access::opening::Closing;
-use crate::reconcile::access::place::{OwnedHostPath, Place};
+use crate::reconcile::access::place::OwnedHostPath;
 use crate::reconcile::snapshot::Snapshot;
 
 /// What all endpoints of a request ask of Access.
@@ -22,30 +23,30 @@ pub(in crate::reconcile) struct AccessRequests {
     pub(in crate::reconcile) closing: Vec<Closing>,
 }
 
-/// The first rule, record, destination or zone that would be open without `application`, if the endpoint `asking` opens
+/// The first rule, record, destination or zone that would be open without the application, if the endpoint `asking` opens
 /// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count
 /// either. If the place itself opens, the rule of a wider hostname does not count, because that rule was published for
 /// all its names.
 pub(super) fn relying(
-    application: &Application,
-    asking: Option<&OwnedHostPath>,
+    own: OwnApplication<'_>,
+    asking: &OwnedHostPath,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let place = Place::of_application(application, &snapshot.operator().owner)?;
+    let OwnApplication { place, application } = own;
     let path = place.path();
     let path = path.as_deref();
     if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
-    if let Some(outside) = outside_place(application, &place, snapshot) {
+    if let Some(outside) = outside_place(own, snapshot) {
         return Some(outside);
     }
     let at_place = OwnedHostPath::of(place.hostname(), path);
     let hostname = Hostname::parse(place.hostname()).ok()?;
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Another endpoint than the asking one may be refused.
-    let opens_place = requests.open.contains(&at_place) && (asking == Some(&at_place) || is_published());
+    let opens_place = requests.open.contains(&at_place) && (*asking == at_place || is_published());
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
@@ -58,7 +59,7 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: Option<&'a OwnedHostPath>,
+    asking: &'a OwnedHostPath,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -106,7 +107,7 @@ impl NameUnder<'_> {
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let place = OwnedHostPath::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&place) && (self.asking == Some(&place) || is_ours())
+        self.requests.open.contains(&place) && (*self.asking == place || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
@@ -145,7 +146,10 @@ impl NameUnder<'_> {
 
 /// A destination of the application outside its place, which a person added, or a zone under the place that was not
 /// read, if there is such a destination or zone.
-fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
+fn outside_place(
+    OwnApplication { place, application }: OwnApplication<'_>,
+    snapshot: &Snapshot,
+) -> Option<String> {
     let own = place.destinations();
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);

@@ -5,9 +5,8 @@ use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
-use crate::reconcile::access::guard;
-use crate::reconcile::access::host_protection::{self, HostProtection};
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wanted::{OPEN, protection_properties};
 use crate::reconcile::canonical::{self, RECORD_ONLY, is_invalid, path_of};
@@ -30,11 +29,11 @@ pub(in crate::reconcile) fn properties_of_rule(
 /// The Access properties of a rule of ours, and the flag of [`properties_of_rule`].
 fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
     let (path, access) = (rule.path(), rule.access_check());
-    if let (Some(application), Some(read)) = (protection.application(path), protection.access()) {
+    if let (Some(own), Some(read)) = (protection.application(path), protection.access()) {
+        let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = place::session_duration(application);
-        let is_whole = Place::of(protection.hostname, path)
-            .is_ok_and(|place| place::has_destinations_of(application, &place));
+        let is_whole = place::has_destinations_of(application, own.place);
         let required = read.check_of([application]);
         let protects = duration.is_some() && !place::may_be_bypassed(application);
         let mut properties = protection_properties(policies, duration.unwrap_or_default());
@@ -46,25 +45,21 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
-        let required = guard::required(protection, path).ok();
+        let required = protection.required(path).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
-    let over = protection.own_covering(path).into_iter().next();
-    let own = access.cloned().and_then(|access| access.without_audience(over.map(|one| &*one.audience)));
-    let is_correct = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
-        (Some(access), Some(_)) => host_protection::accepts(access, one),
-        // The rule has to require a token of this application alone, with the team name of the account.
-        _ => access == Some(&read.check_of([one])),
-    });
+    let over = protection.own_covering(path).next().map(|own| own.application);
+    let is_correct = protection.kept_check(access.cloned(), over).as_ref() == access;
     let is_open = access.is_none() && over.is_none();
-    let mut properties = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
+    let left = access.cloned().and_then(|access| access.without_audience(over.map(|one| &*one.audience)));
+    let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
     (properties, is_correct)
 }
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    property_of_open(protection.own_covering(None).is_empty(), protection.snapshot)
+    property_of_open(protection.own_covering(None).next().is_none(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -119,10 +114,10 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(over) = protection.own_covering(path).into_iter().next() else { return };
+    let Some(over) = protection.own_covering(path).next() else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(access)) = AccessCheck::read(&text_of) else { return };
-    let left = access.without_audience(Some(&*over.audience));
+    let left = access.without_audience(Some(&*over.application.audience));
     endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     endpoint.provider_specific.extend(left.iter().flat_map(AccessCheck::properties));
     endpoint.provider_specific.sort_unstable();
@@ -131,7 +126,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
 /// True if the endpoint's rule or record is published and open. A rule with a path has to be in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
-    if is_unread || !protection.own_covering(path).is_empty() || protection.application(path).is_some() {
+    if is_unread || protection.own_covering(path).next().is_some() || protection.application(path).is_some() {
         return false;
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));

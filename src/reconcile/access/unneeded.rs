@@ -5,8 +5,9 @@ use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
-use crate::reconcile::access::host_protection::{self, HostProtection};
-use crate::reconcile::access::place::Place;
+use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::place::{OwnedHostPath, Place};
 use crate::reconcile::access::relying::{AccessRequests, relying};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -16,8 +17,7 @@ const AGE_MIN_SECONDS: i64 = 600;
 /// An application of ours whose token no rule requires, and whose place no comment of ours claims.
 #[derive(Clone, Debug)]
 pub struct Unneeded<'s> {
-    pub place: &'s Place,
-    pub application: &'s Application,
+    pub own: OwnApplication<'s>,
     /// Another application of ours protects the place too, and each rule there accepts that application's token.
     pub is_replaced: bool,
     /// The rule, record, destination or zone that visitors would reach without a login if the application were deleted.
@@ -30,7 +30,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
         age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN_SECONDS)
     };
-    let unneeded = snapshot.own_applications().filter_map(|(place, application)| {
+    let unneeded = snapshot.own_applications().filter_map(|own| {
+        let OwnApplication { place, application } = own;
         if snapshot.is_accepted(application) || is_claimed(place, snapshot) {
             return None;
         }
@@ -40,8 +41,10 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         }
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
-        let relying = relying(application, None, &AccessRequests::default(), snapshot);
-        Some(Unneeded { place, application, is_replaced, relying })
+        // No endpoint asks for anything.
+        let asking = OwnedHostPath::of(place.hostname(), place.path().as_deref());
+        let relying = relying(own, &asking, &AccessRequests::default(), snapshot);
+        Some(Unneeded { own, is_replaced, relying })
     });
     unneeded.collect()
 }
@@ -49,9 +52,9 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// The unneeded applications whose deletion opens no place, whose age is known, and whose names were all read.
 pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let mut left = unneeded(snapshot);
-    left.retain(|Unneeded { place, application, is_replaced: _, relying }| {
-        let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
-        relying.is_none() && is_dated && is_in_sight(place, snapshot)
+    left.retain(|Unneeded { own, is_replaced: _, relying }| {
+        let is_dated = own.application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
+        relying.is_none() && is_dated && is_in_sight(own.place, snapshot)
     });
     left
 }
@@ -66,9 +69,10 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path.as_deref()));
-            let next = over.into_iter().find(|one| one.id != application.id);
-            next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
+            let mut over =
+                HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path.as_deref()));
+            let next = over.find(|own| own.application.id != application.id);
+            next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
         };
         rules.filter(|rule| !is_status(rule.service())).map(wants_another).collect::<Vec<_>>()
     });
@@ -88,16 +92,16 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
 /// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
 pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname(), text);
-    let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, relying }| {
+    let stays = unneeded.iter().filter_map(|Unneeded { own, is_replaced: _, relying }| {
         let text = format!(
             "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
              that is wanted, delete it at Cloudflare",
-            application.name,
+            own.application.name,
             relying.as_deref()?
         );
-        Some(note(place, text))
+        Some(note(own.place, text))
     });
-    let places: Vec<&Place> = snapshot.own_applications().map(|(place, _)| place).collect();
+    let places: Vec<&Place> = snapshot.own_applications().map(|own| own.place).collect();
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
     let twice = twice.flatten().map(|place| {
         let text = "there are several Access applications of ours for";

@@ -181,7 +181,7 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
     let elsewhere = Zone { name: "a.example.com".into(), ..snapshot.zones[0].zone.clone() };
     snapshot.excluded_zones.push(elsewhere);
     let left = removable(&snapshot);
-    assert_eq!(left.iter().map(|one| one.place.hostname()).collect::<Vec<_>>(), [NAME]);
+    assert_eq!(left.iter().map(|one| one.own.place.hostname()).collect::<Vec<_>>(), [NAME]);
 }
 
 /// A copy appears where an answer is lost and the application is made again.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::snapshot_of_access;
 use crate::model::access::{AttachedPolicy, Destination, PolicyDecision};
+use crate::reconcile::access::host_protection::HostProtection;
 
 const HOST: &str = "a.example.com";
 
@@ -39,7 +40,7 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     let hostname = Hostname::parse(hostname).unwrap();
     let snapshot = snapshot_of_access(applications);
     let protection = HostProtection::of(&hostname, &snapshot);
-    let gap = match required(protection, pattern.as_ref().map(PathPattern::as_str)) {
+    let gap = match protection.required(pattern.as_ref().map(PathPattern::as_str)) {
         Ok(required) => return required.audience_tags().join(" "),
         Err(gap) => gap,
     };
