@@ -61,6 +61,10 @@ impl HostProtection<'_> {
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
+        // A new record leads visitors to the tunnel before its rules are written.
+        let has_record =
+            snapshot.answering(hostname.as_str()).iter().any(|one| *one.name == *hostname.as_str());
+        let counts = |ours: &&&Publication| has_record || ours.wanted_access == WantedAccess::Open;
         let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
@@ -68,12 +72,15 @@ impl HostProtection<'_> {
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
+                // An application for a wildcard protects one label, and the wildcard has deeper names too.
                 let mut closed = closed.filter(|one| {
-                    one.requires_access() && protection.own_covering(one.path()).next().is_none()
+                    one.requires_access()
+                        && (name.is_wildcard() || protection.own_covering(one.path()).next().is_none())
                 });
                 let is_own = own.has(tunnel, rule);
-                let is_answered =
-                    |one| published.iter().any(|ours| is_answered_by(ours, (rule, is_own), one));
+                let is_answered = |one| {
+                    published.iter().filter(counts).any(|ours| is_answered_by(ours, (rule, is_own), one))
+                };
                 is_open(rule) && closed.any(|one| !is_answered(one))
             })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
