@@ -295,9 +295,12 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    // An object that asks for a name below their wildcard gets the name's requests, wherever they are served.
+    // An object that asks for a name below their wildcard gets the name's requests, wherever they are served. Without a
+    // record of the wildcard, only the object's record led the name to their rule.
     let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
-    let is_taken = is_asked && world.foreign().is_of_wildcard(theirs);
+    let mut got = watched.changes.iter().flat_map(|change| &change.got);
+    let has_no_record = got.any(|visit| matches!(visit, Visit::NoSuchName));
+    let is_taken = (is_asked || has_no_record) && world.foreign().is_of_wildcard(theirs);
     let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_beyond && !is_taken;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));
