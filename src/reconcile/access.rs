@@ -13,6 +13,7 @@ pub mod opening;
 pub mod place;
 pub mod reading;
 pub mod relying;
+pub mod requests;
 pub mod shown;
 pub mod unneeded;
 pub mod wanted;

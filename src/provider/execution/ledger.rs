@@ -18,7 +18,7 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
-    /// Work remains that no refusal shows: other pieces beside a refused rule.
+    /// The next request may write more: pieces beside a refused rule.
     pub(in crate::provider) is_unfinished: bool,
     /// A part of a hostname was written, and not all of it.
     pub(in crate::provider) has_begun: bool,
@@ -108,8 +108,8 @@ impl<'a> Ledger<'a> {
                 continue;
             }
             self.push_whole(host, Reason::BesideRefused { path, refused: reason.label_value() });
-            // The next request refuses this rule before it plans, and sends the hostname's other pieces. In a move they
-            // would wait again, so the request does not fail for them.
+            // The next request refuses this rule before it plans, and sends the pieces of the hostname's other objects. In
+            // a move they would wait again, so the request does not fail for them.
             let is_put = matches!(edit, RuleEdit::Put { .. });
             self.result.is_unfinished |=
                 matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none();

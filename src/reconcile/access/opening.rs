@@ -3,7 +3,6 @@
 
 use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
-use crate::model::Hostname;
 use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, OpeningEnd};
@@ -11,44 +10,14 @@ use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{OwnedHostPath, Place};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::relying;
+use crate::reconcile::access::requests::{ClosedBy, Closing};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// A place that is to be closed.
-#[derive(Debug)]
-pub(in crate::reconcile) struct Closing {
-    pub(in crate::reconcile) hostname: Hostname,
-    pub(in crate::reconcile) set_identifier: Box<str>,
-    /// The object of the endpoint.
-    pub(in crate::reconcile) resource: Option<Box<str>>,
-    pub(in crate::reconcile) by: ClosedBy,
-}
-
-/// The reason why a place is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum ClosedBy {
-    /// The endpoint names policies.
-    Policies,
-    /// The endpoint names no policies, and so preserves the protection of its place.
-    Unspecified,
-    /// The endpoint has a mistake, so its path and the login that it asks for are not known.
-    Mistake,
-}
-
 impl Closing {
-    /// The path of the endpoint's rule. An endpoint with a mistake counts for the whole hostname.
-    fn path(&self) -> Option<&str> {
-        Some(&*self.set_identifier).filter(|path| !path.is_empty() && self.by != ClosedBy::Mistake)
-    }
-
-    /// True if the endpoint closes exactly this place by an application.
-    pub(super) fn is_at(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.by == ClosedBy::Policies && self.hostname.as_str() == hostname && self.path() == path
-    }
-
     /// True if an application at `hostname` and `path` also covers visitors of this place. A place that is wider than
     /// `path` on the same hostname does not count, because the endpoint of `path` decides about that path.
     fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {

@@ -1,27 +1,14 @@
 //! Finds a rule or record that would be open if an application of ours were deleted, once a request is carried out.
 
-use std::collections::BTreeSet;
-
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{HostProtection, requires_another};
-use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::OwnedHostPath;
+use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
-
-/// What all endpoints of a request ask of Access.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct AccessRequests {
-    /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: BTreeSet<OwnedHostPath>,
-    /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: BTreeSet<OwnedHostPath>,
-    /// The places to be closed.
-    pub(in crate::reconcile) closing: Vec<Closing>,
-}
 
 /// The first rule, record, destination or zone that would be open without the application, if the endpoint `asking` opens
 /// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count
