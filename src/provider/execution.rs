@@ -195,7 +195,10 @@ impl<'a> Execution<'a> {
             if let WriteTarget::Zone(zone) = target
                 && let Some(answer) = self.full_zones.get(zone).cloned()
             {
-                self.note_rejected(target, &halving.take(Piece::grows), &answer);
+                let growing = halving.take(Piece::grows);
+                if !growing.is_empty() {
+                    self.note_rejected(target, &growing, &answer);
+                }
             }
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessR
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::{Value, json};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 use test_support::harness::{endpoint, published};
 
 use crate::protection::{labels, run};
@@ -265,4 +265,16 @@ fn a_foreign_rule_is_taken_over_only_where_it_is_covered_and_gets_the_check() {
     assert_eq!((labels(&plan), plan.hosts[0].adoptions.len()), (vec![], 2));
     assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["app.example.com-aud"]))]);
     assert_still(&mut cloudflare, &app());
+}
+
+/// A foreign application asks all visitors for a login at the edge, before the record and its rule are there.
+#[test]
+fn a_new_name_is_published_in_a_tunnel_whose_last_rule_is_open() {
+    let mut cloudflare = guarding(FakeCloudflare::new(&[], &[]), covering(&["*.example.com"]));
+    let wildcard = published("*.example.com", "http://web:80");
+    run(&mut cloudflare, std::slice::from_ref(&wildcard));
+    cloudflare.edit_rules(OFFICE, |rules| *rules = vec![r#"{"service":"http://controller:80"}"#.to_owned()]);
+    let name = endpoint(NAME, &[SERVICE, ("tunnel", "office")]);
+    assert_eq!(labels(&run(&mut cloudflare, &[wildcard, name])), [""; 0]);
+    assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(OFFICE)));
 }

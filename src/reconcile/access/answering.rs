@@ -61,10 +61,13 @@ impl HostProtection<'_> {
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
-        // A new record leads visitors to the tunnel before its rules are written.
+        // A new record leads visitors to the tunnel before its rules are written. An application, or the cover that the
+        // guard demands, closes the place before.
         let has_record =
             snapshot.answering(hostname.as_str()).iter().any(|one| *one.name == *hostname.as_str());
-        let counts = |ours: &&&Publication| has_record || ours.wanted_access == WantedAccess::Open;
+        let is_closed_before = has_record || snapshot.operator().access_guard;
+        let counts =
+            |ours: &&&Publication| is_closed_before || ours.wanted_access != WantedAccess::Unspecified;
         let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;

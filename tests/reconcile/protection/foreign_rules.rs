@@ -105,6 +105,7 @@ fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
         ("an application of a part", at("*.example.com", "/p", "staff"), WHOLE, vec![office("/q", "")]),
         ("a check", closed.clone(), CHECKED, vec![office("/q", "")]),
         ("no service", closed.clone(), refusing, vec![office("/q", "")]),
+        ("its application", closed.clone(), WILDCARD, vec![office("", "staff")]),
         ("the word", closed, PATH, vec![office("", OPEN)]),
         ("nothing closed", at("*.example.com", "", ""), PATH, vec![office("/q", "")]),
     ] {
