@@ -81,7 +81,8 @@ pub enum Reason {
     },
     /// The endpoint does not ask to be open, but its visitors would no longer need the login that they need now.
     WouldOpen {
-        /// The foreign rule that would answer some visitors; `None` if no rule of the endpoint could require a login.
+        /// The name and path of visitors that another rule would answer; `None` if no rule of the endpoint could require a
+        /// login.
         by: Option<Box<str>>,
     },
     /// The endpoint asks to be open, but an Access application protects it.
@@ -287,8 +288,8 @@ impl fmt::Display for Reason {
             ),
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
-                "visitors of {rule:?} need a login now, and a foreign rule for them in the wanted tunnel requires none: remove \
-                 that rule at Cloudflare, or publish the hostname through the tunnel that its record points to"
+                "visitors of {rule:?} need a login now, and a rule for them in the wanted tunnel requires none: close that rule, \
+                 or publish the hostname through the tunnel that its visitors reach now"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
