@@ -48,7 +48,7 @@ fn a_hostname_does_not_move_in_silence_to_where_a_foreign_rule_answers_a_part_of
         let before = cloudflare.clone();
         let plan = settle(&mut cloudflare, &[in_tunnel(required(name), "office")]);
         assert_eq!((labels(&plan), &cloudflare), (vec!["would_open"], &before), "{name}");
-        assert!(plan.refusals[0].to_string().contains("a foreign rule"), "{}", plan.refusals[0]);
+        assert!(plan.refusals[0].to_string().contains("close that rule"), "{}", plan.refusals[0]);
     }
 }
 
