@@ -156,7 +156,7 @@ impl PartReader<'_, '_> {
             if text.or(duration).is_some() {
                 self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
-            let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
+            let requires = matches!(rule, Ok(Some(rule)) if rule.requires_access());
             if let Some(setting) = settings.operator.conflict_with_check(requires) {
                 self.mistake(
                     property,
