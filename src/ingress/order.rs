@@ -24,7 +24,7 @@
 //! rules of ours that it covers, and to narrower rules that point 2 puts in front of those.
 
 use std::borrow::Cow;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 use super::hosts::HostIndex;
 use super::path::shape::{self, PathRank};
@@ -177,8 +177,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         // present rule, if its hostname is spelled so that it matches nothing, does not count.
         let passes = |slot: &MarkedRule<'_>| is_wider(slot) && !shares(slot) || scope.is_of(&slot.rule);
         let position = end - self.list.iter().take(end).rev().take_while(|slot| passes(slot)).count();
-        let mut moved = self.ours(position, scope, Ordering::Greater);
-        moved.extend(self.ours(position, scope, Ordering::Less));
+        let mut moved = self.wider_in_front(position, scope);
+        moved.extend(self.narrower_behind(position, scope));
         Some((position, moved))
     }
 
@@ -187,12 +187,12 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// covers the rule: in front of it, the rule takes requests only from that one.
     fn limit(&self, end: usize, scope: HostPath<'_>) -> usize {
         let key = scope.key();
-        let wider = self.ours(end, scope, Ordering::Greater);
+        let wider = self.wider_in_front(end, scope);
         let wider = wider.iter().filter_map(|index| Some(HostPath::of(&self.list.get(*index)?.rule)));
         let covers_one = |rule: &Rule| wider.clone().chain([scope]).any(|one| one.is_covered_by(rule));
         // A narrower rule that would move there must not take requests of a foreign rule.
         let takes_none = |position: usize| {
-            let mut narrower = self.ours(position, scope, Ordering::Less).into_iter();
+            let mut narrower = self.narrower_behind(position, scope).into_iter();
             narrower.all(|index| self.passed(index, position).is_none())
         };
         let is_limit = |position: usize, slot: &MarkedRule<'_>| match slot.is_own {
@@ -228,30 +228,50 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// front of it.
     fn is_misplaced(&self, index: usize, scope: HostPath<'_>) -> bool {
         let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
-        is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
+        is_hidden || !self.wider_in_front(index, scope).is_empty()
     }
 
-    /// Our rules on the wrong side of `position`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
-    /// Each may share a request with the rule for `scope`, or with another rule of the result.
-    fn ours(&self, position: usize, scope: HostPath<'_>, side: Ordering) -> Vec<usize> {
-        let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
-        let mut others = Vec::new();
-        for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own && !slot.is_going) {
-            let is_there = (index < position) == is_in_front;
-            if is_there && scope.shares_hosts_with(HostPath::of(&slot.rule)) && slot.key().cmp(&key) == side {
-                others.push((slot.key(), index));
-            }
-        }
-        others.sort_unstable_by(|one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
+    /// Our wider rules in front of `position`. Each may share a request with the rule for `scope`, or with another rule of
+    /// the result.
+    fn wider_in_front(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
+        let (key, mut wider) = (scope.key(), self.ours(scope));
+        wider.retain(|(other, index)| *index < position && *other > key);
+        // A wider rule that a foreign rule covers takes no request.
+        self.linked(scope, &wider, HostPath::is_covered_by)
+    }
+
+    /// Our narrower rules behind `position`, linked as in [`Self::wider_in_front`].
+    fn narrower_behind(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
+        let (key, mut narrower) = (scope.key(), self.ours(scope));
+        narrower.retain(|(other, index)| *index >= position && *other < key);
+        narrower.reverse();
+        // A narrower rule that would be refused stays.
+        self.linked(scope, &narrower, HostPath::is_equivalent_to)
+    }
+
+    /// Our rules that share hosts with the rule for `scope`, and are not removed, with their keys and sorted by them.
+    fn ours(&self, scope: HostPath<'_>) -> Vec<(Key<'l>, usize)> {
+        let ours = self.slots().filter(|(_, slot)| slot.is_own && !slot.is_going);
+        let ours = ours.filter(|(_, slot)| scope.shares_hosts_with(HostPath::of(&slot.rule)));
+        let mut ours: Vec<_> = ours.map(|(index, slot)| (slot.key(), index)).collect();
+        ours.sort_unstable();
+        ours
+    }
+
+    /// Those of our rules `others` that may share a request with the rule for `scope`, or with an earlier one of them. A
+    /// rule for which `stays` is true of a foreign rule in front of it is left out.
+    fn linked<'k>(
+        &self,
+        scope: HostPath<'k>,
+        others: &[(Key<'k>, usize)],
+        stays: impl Fn(&HostPath<'k>, &Rule) -> bool,
+    ) -> Vec<usize> {
         let (mut linked, mut found) = (vec![scope], Vec::new());
         for ((.., scope), index) in others {
-            // A wider rule that a foreign rule covers takes no request. A narrower rule that would be refused stays.
-            let keeps =
-                |rule: &Rule| scope.is_covered_by(rule) && (is_in_front || scope.is_equivalent_to(rule));
             let is_linked = linked.iter().any(|other| scope.may_share_with(*other));
-            if is_linked && self.foreign(index, keeps).is_none() {
-                linked.push(scope);
-                found.push(index);
+            if is_linked && self.foreign(*index, |rule| stays(scope, rule)).is_none() {
+                linked.push(*scope);
+                found.push(*index);
             }
         }
         found
