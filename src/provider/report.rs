@@ -176,7 +176,7 @@ pub(super) fn describe_adoption(
     let options: Vec<String> = options.iter().map(describe_option).collect();
     let texts = [("before", was.clone()), ("changed options", options.join("; "))];
     let path = path.as_deref().filter(|path| !path.is_empty());
-    let line = LogLine::default().word("hostname", &hostname).quoted("path", path);
+    let line = LogLine::default().quoted("hostname", hostname).quoted("path", path);
     texts.into_iter().flat_map(move |(what, text)| {
         let line = line.clone();
         // Redacted before the text is divided, because a divided secret would not be recognized.
@@ -203,14 +203,14 @@ fn describe_option(Property { name, value }: &Property) -> String {
 
 pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> LogLine {
     LogLine::default()
-        .word("hostname", &hostname)
-        .quoted("path", edit.path().unwrap_or_default())
+        .quoted("hostname", hostname)
+        .quoted("path", edit.path())
         .word("tunnel", tunnel)
         .text(edit.log_text())
 }
 
 pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> LogLine {
-    LogLine::default().word("hostname", &hostname).text(operation.log_text())
+    LogLine::default().quoted("hostname", hostname).text(operation.log_text())
 }
 
 #[cfg(test)]
@@ -264,7 +264,7 @@ mod tests {
             comment: "".into(),
         });
         let delete = |name: Option<&str>| RecordOperation::Delete(RecordId::new("id"), name.map(Into::into));
-        let end = "hostname=a.example.com";
+        let end = r#"hostname="a.example.com""#;
         assert_eq!(line(&post), format!(r#"record created, target="content" {end}"#));
         assert_eq!(
             line(&patch(Some("content"), Some(true), Some("comment"))),

@@ -112,8 +112,8 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     );
     let rule = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
     let expected = [
-        format!("INFO taken over; before: record {record} hostname={name}"),
-        format!("INFO taken over; before: rule 1 of tunnel {tunnel} {rule} hostname={name}"),
+        format!("INFO taken over; before: record {record} hostname={name:?}"),
+        format!("INFO taken over; before: rule 1 of tunnel {tunnel} {rule} hostname={name:?}"),
     ];
     // The page is told as well.
     told.retain(|line| !line.contains("refused=waiting"));
