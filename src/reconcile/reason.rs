@@ -80,10 +80,13 @@ pub enum Reason {
         is_exact: bool,
     },
     /// The endpoint does not ask to be open, but its visitors would no longer need the login that they need now.
-    WouldOpen {
-        /// The name and path of visitors that another rule would answer; `None` if no rule of the endpoint could require a
-        /// login.
-        by: Option<Box<str>>,
+    WouldOpen,
+    /// The record would lead visitors that need a login now to an open rule in the wanted tunnel.
+    LeadsToOpenRule {
+        /// The name of the visitors.
+        visitors: Box<str>,
+        /// The rule's hostname and path.
+        rule: Box<str>,
     },
     /// The endpoint asks to be open, but an Access application protects it.
     StillProtected {
@@ -186,7 +189,7 @@ impl Reason {
         Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false;
         Self::AccessPolicy(_) => "access_policy", MISTAKE, false;
         Self::ApplicationHeld { .. } => "application_held", "held by others", false;
-        Self::WouldOpen { .. } => "would_open", "guard", false;
+        Self::WouldOpen | Self::LeadsToOpenRule { .. } => "would_open", "guard", false;
         Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false;
         Self::NamespaceHeld { .. } => "namespace_held", "guard", false;
         Self::DigestTaken { .. } => "digest_taken", MISTAKE, false;
@@ -282,14 +285,14 @@ impl fmt::Display for Reason {
                      webhook/access-required, -team-name and -aud-tag",
                 )
             }
-            Self::WouldOpen { by: None } => formatter.write_str(
+            Self::WouldOpen => formatter.write_str(
                 "the endpoint names no Access policy, so publishing it would remove the login that visitors need now: set \
                  webhook/access-policy to the policies, or to none to open the hostname",
             ),
-            Self::WouldOpen { by: Some(rule) } => write!(
+            Self::LeadsToOpenRule { visitors, rule } => write!(
                 formatter,
-                "visitors of {rule:?} need a login now, and a rule for them in the wanted tunnel requires none: close that rule, \
-                 or publish the hostname through the tunnel that its visitors reach now"
+                "visitors of {visitors:?} need a login now, and the rule for {rule:?} in the wanted tunnel requires none: close \
+                 that rule, or publish the hostname through the tunnel that its visitors reach now"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
@@ -375,7 +378,8 @@ impl fmt::Display for Reason {
             Self::Unprotected(_)
             | Self::AccessUnknown(_)
             | Self::AccessPolicy(_)
-            | Self::WouldOpen { .. }
+            | Self::WouldOpen
+            | Self::LeadsToOpenRule { .. }
             | Self::StillProtected { .. }
             | Self::OpensToo { .. } => "; the published rules and records stay as they are",
             _ => "",
@@ -410,7 +414,7 @@ mod tests {
     #[test]
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
         let stays = "; the published rules and records stay as they are";
-        assert!(Reason::WouldOpen { by: None }.to_string().ends_with(stays));
+        assert!(Reason::WouldOpen.to_string().ends_with(stays));
         assert_eq!(Reason::RuleConflict("too many rules".to_owned()).to_string(), "too many rules");
     }
 
@@ -463,7 +467,7 @@ mod tests {
             (Reason::LocalTunnel { tunnel }, "held by others"),
             (Reason::NotKept { what: "record".into() }, "held by others"),
             (Reason::MassDeletion, "guard"),
-            (Reason::WouldOpen { by: None }, "guard"),
+            (Reason::WouldOpen, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),
             (Reason::Withheld { by: None }, "waiting"),
             (Reason::Waiting("x".to_owned()), "waiting"),
@@ -490,8 +494,8 @@ mod tests {
             held(false, "tunnel"),
             held(true, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
-            Reason::WouldOpen { by: None },
-            Reason::WouldOpen { by: Some(none()) },
+            Reason::WouldOpen,
+            Reason::LeadsToOpenRule { visitors: none(), rule: none() },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
             Reason::OpensToo { hostname: none(), set_identifier: none() },
@@ -518,6 +522,6 @@ mod tests {
     fn what_is_refused_for_its_protection_is_told_from_the_rest() {
         assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
         assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
-        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen { by: None }.leaves_unprotected());
+        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }
 }

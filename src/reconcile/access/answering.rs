@@ -6,6 +6,7 @@ use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::Publication;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
 /// The hostname. For a wildcard, also the names of records and rules that `counts` selects.
@@ -48,46 +49,52 @@ pub(super) fn rules_taking<'s>(
     taking
 }
 
-impl HostProtection<'_> {
-    /// The name and path of an open rule in `tunnel` that visitors would reach if the record pointed there for
-    /// `published`. A visitor counts only if the Access check of a rule is the visitor's only login now.
-    pub(in crate::reconcile) fn opened_by(
+impl<'a> HostProtection<'a> {
+    /// The reason if the record, pointed to `tunnel` for `published`, would lead visitors to an open rule there, although
+    /// the Access check of a rule is their only login now.
+    pub(in crate::reconcile) fn leads_to_open_rule(
         self,
         tunnel: &TunnelId,
         published: &[&Publication],
-    ) -> Option<String> {
+    ) -> Option<Reason> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
-        // A new record leads visitors to the tunnel before its rules are written. An application, or the cover that the
-        // guard demands, closes the place before.
-        let has_record =
-            snapshot.answering(hostname.as_str()).iter().any(|one| *one.name == *hostname.as_str());
-        let is_closed_before = has_record || snapshot.operator().access_guard;
-        let counts =
-            |ours: &&&Publication| is_closed_before || ours.wanted_access != WantedAccess::Unspecified;
         let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
+        let published = || published.iter().filter(|ours| self.is_closed_in_time(ours));
         names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let protection = HostProtection::of(&name, snapshot);
-            let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
-            let rule = open.find(|rule| {
-                let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
-                // An application for a wildcard protects one label, and the wildcard has deeper names too.
-                let mut closed = closed.filter(|one| {
-                    one.requires_access()
-                        && (name.is_wildcard() || protection.own_covering(one.path()).next().is_none())
-                });
-                let is_own = own.has(tunnel, rule);
-                let is_answered = |one| {
-                    published.iter().filter(counts).any(|ours| is_answered_by(ours, (rule, is_own), one))
-                };
-                is_open(rule) && closed.any(|one| !is_answered(one))
+            let rules = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
+            let rule = rules.filter(|rule| is_open(rule)).find(|open| {
+                let is_own = own.has(tunnel, open);
+                let mut logins = protection.only_logins(open.path(), from);
+                logins.any(|login| !published().any(|ours| is_answered_by(ours, (open, is_own), login)))
             })?;
-            Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
+            Some(Reason::LeadsToOpenRule { visitors: name.as_str().into(), rule: rule_text(rule).into() })
         })
+    }
+
+    /// True if the publication asks for no login before its rule is written, or has that login before. Without a record
+    /// of its own, the hostname is led to the tunnel by a new record before the rule is written. Only an application, or
+    /// the cover that the guard demands, closes the place before.
+    fn is_closed_in_time(self, ours: &Publication) -> bool {
+        let name = self.hostname.as_str();
+        let has_record = || self.snapshot.answering(name).iter().any(|one| *one.name == *name);
+        ours.wanted_access != WantedAccess::Unspecified
+            || self.snapshot.operator().access_guard
+            || has_record()
+    }
+
+    /// The rules of a tunnel whose Access checks are the only login of visitors of the path.
+    fn only_logins(self, path: Option<&str>, tunnel: &'a TunnelSnapshot) -> impl Iterator<Item = &'a Rule> {
+        let rules = rules_taking(self.hostname.as_str(), path, tunnel, &|_| true).into_iter();
+        // An application for a wildcard protects one label, and the wildcard has deeper names too.
+        let has_application =
+            move |path| !self.hostname.is_wildcard() && self.own_covering(path).next().is_some();
+        rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))
     }
 }
 

@@ -249,7 +249,7 @@ impl PlanContext<'_> {
             let is_open =
                 !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
             let is_closed = check.is_some() && over.is_none() && !is_open;
-            return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
+            return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
         }
         Ok(match protection.kept_check(check, over) {
             Some(check) => requiring(publication, check),

@@ -23,6 +23,7 @@ pub(super) struct Requests {
 /// The request for one hostname.
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
+    /// By path and object.
     pub(super) wanted: Vec<Wanted<Publication>>,
     pub(super) withdrawn: Withdrawn,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
@@ -66,6 +67,12 @@ impl Requests {
         let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
         requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()), reader);
         requests.add_withdrawn(changes.delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
+        // ExternalDNS's order changes from loop to loop.
+        for request in requests.by_hostname.values_mut() {
+            request.wanted.sort_by(|one, other| {
+                (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
+            });
+        }
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
             if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
                 request.registry_names.push(txt_name);

@@ -167,7 +167,8 @@ fn refused_now(
     let possible = accepted_of(wanted);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
     let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
-    let opened_by = HostProtection::of(&host.hostname, host.snapshot()).opened_by(&tunnel, &published);
+    let protection = HostProtection::of(&host.hostname, host.snapshot());
+    let open_rule = protection.leads_to_open_rule(&tunnel, &published);
     let keeps_login = |path: Option<&str>| {
         let mut at_path = published.iter().filter(|one| one.path() == path);
         !withdrawn.contains(&path)
@@ -178,7 +179,7 @@ fn refused_now(
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let obstacle = obstacle::obstacle(host, &tunnel, gated, opened_by.as_deref(), &keeps_login);
+        let obstacle = obstacle::obstacle(host, &tunnel, gated, open_rule.as_ref(), &keeps_login);
         match obstacle.or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),
@@ -227,10 +228,9 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
-/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint by path and
-/// object, because ExternalDNS's order changes from loop to loop.
+/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
 fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
-    let first = accepted.iter().min_by_key(|gated| (gated.path(), gated.resource()))?.tunnel();
+    let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(visited) = host.record_tunnel().filter(is_live) else {
         return Some(first.clone());

@@ -10,13 +10,13 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
-/// object is refused. `opened_by` is the rule there that would answer, without a login, visitors that need a login now.
+/// object is refused. `open_rule` is the obstacle of an open rule there.
 /// `keeps_login` is true for a path whose rule, if it requires a login, requires it after this request too.
 pub(super) fn obstacle(
     host: &Host<'_>,
     tunnel: &TunnelId,
     gated: &Gated,
-    opened_by: Option<&str>,
+    open_rule: Option<&Reason>,
     keeps_login: &dyn Fn(Option<&str>) -> bool,
 ) -> Option<Reason> {
     if let Some(record) = host.foreign_records.first() {
@@ -31,8 +31,8 @@ pub(super) fn obstacle(
     if !host.snapshot().tunnels.contains_key(tunnel) {
         return Some(Reason::TunnelGone { tunnel: tunnel.clone() });
     }
-    if let Some(rule) = opened_by {
-        return Some(Reason::WouldOpen { by: Some(rule.into()) });
+    if let Some(reason) = open_rule {
+        return Some(reason.clone());
     }
     let rule = gated.publication().rule.as_ref()?;
     if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
