@@ -222,7 +222,7 @@ impl ApplyRequest<'_> {
                     if matches!(reason, Reason::Cloudflare(_)) {
                         history.note_rejected(content, reason.clone(), None, now);
                     }
-                    failed.push((write.place.clone(), reason));
+                    failed.push((write.clone(), reason));
                 }
             }
         }

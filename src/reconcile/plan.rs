@@ -12,16 +12,15 @@ mod notes;
 mod planned;
 mod request;
 
-use std::collections::BTreeSet;
-
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPlace};
 pub use request::{needed_by_plan, other_owner};
 
+use crate::collections::inserted;
 use crate::model::endpoint::Changes;
-use crate::reconcile::plan::host::planning::plan_host;
+use crate::reconcile::plan::host::planning::{HostOutcome, plan_host};
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
@@ -39,18 +38,8 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Wanted(Box<str>, HostRequest),
-    Planned(Box<HostPlan>),
-}
-
-impl TurnCandidate {
-    fn place(&self) -> TurnPlace {
-        let (is_withdrawn, hostname) = match self {
-            Self::Wanted(hostname, _) => (false, hostname),
-            Self::Planned(host) => (host.is_withdrawn, &host.hostname),
-        };
-        TurnPlace { is_withdrawn, hostname: hostname.clone() }
-    }
+    Wanted(HostRequest),
+    Planned(Box<HostOutcome>),
 }
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
@@ -62,18 +51,30 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan { notes, own: snapshot.own_digests(), ..Plan::default() };
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
-    for (name, request) in by_hostname {
+    for (hostname, request) in by_hostname {
         if request.withdrawn.is_empty() {
-            candidates.push(TurnCandidate::Wanted(name, request));
+            let place = TurnPlace { is_withdrawn: false, hostname };
+            candidates.push((place, TurnCandidate::Wanted(request)));
         } else {
-            deletions.extend(plan_host(&mut plan, &name, request, context));
+            let outcome = plan_host(&hostname, request, context);
+            let is_withdrawn = outcome.host.as_ref().is_some_and(|host| host.is_withdrawn);
+            deletions.push((TurnPlace { is_withdrawn, hostname }, outcome));
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
-    let deletions = plan.without_mass_deletion(deletions, snapshot).into_iter();
-    candidates.extend(deletions.map(|host| TurnCandidate::Planned(host.into())));
-    candidates.sort_by_cached_key(TurnCandidate::place);
-    let is_before = |one: &TurnCandidate| turn.start.is_some_and(|start| one.place() < *start);
+    let withdrawn = deletions.iter().filter(|(place, _)| place.is_withdrawn);
+    let refused = mass_deletion::refused(&inserted(withdrawn.map(|(place, _)| &*place.hostname)), snapshot);
+    for (place, outcome) in deletions {
+        if refused.contains(&place.hostname) {
+            let resource = outcome.host.as_ref().and_then(|host| host.resource.clone());
+            let refusal = Refusal::whole(place.hostname, resource, Reason::MassDeletion);
+            plan.add(outcome.without_host([refusal]));
+        } else {
+            candidates.push((place, TurnCandidate::Planned(outcome.into())));
+        }
+    }
+    candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let is_before = |(place, _): &(TurnPlace, TurnCandidate)| turn.start.is_some_and(|start| place < start);
     let start = candidates.partition_point(is_before);
     candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
@@ -91,44 +92,36 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
 }
 
 impl Plan {
-    /// Refuses the hostnames of mass deletions, and returns the others.
-    fn without_mass_deletion(&mut self, hosts: Vec<HostPlan>, snapshot: &Snapshot) -> Vec<HostPlan> {
-        let refused = mass_deletion::refused(&hosts, snapshot);
-        let (refused, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
-            hosts.into_iter().partition(|host| refused.contains(&host.hostname));
-        let refusals = refused.into_iter();
-        let refusals =
-            refusals.map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion));
-        self.refusals.extend(refusals);
-        hosts
-    }
-
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
-    fn take_turn(&mut self, candidates: Vec<TurnCandidate>, hostnames_max: usize, context: PlanContext<'_>) {
-        let mut paused_hosts = BTreeSet::new();
-        for candidate in candidates {
+    fn take_turn(
+        &mut self,
+        candidates: Vec<(TurnPlace, TurnCandidate)>,
+        hostnames_max: usize,
+        context: PlanContext<'_>,
+    ) {
+        for (place, candidate) in candidates {
             if self.hosts.len() >= hostnames_max {
-                let place = candidate.place();
                 self.postponed.insert(place.hostname.clone());
                 self.next_turn.get_or_insert(place);
                 continue;
             }
-            let host = match candidate {
-                TurnCandidate::Planned(host) => Some(*host),
-                TurnCandidate::Wanted(hostname, request) => plan_host(self, &hostname, request, context),
+            let outcome = match candidate {
+                TurnCandidate::Planned(outcome) => *outcome,
+                TurnCandidate::Wanted(request) => plan_host(&place.hostname, request, context),
             };
-            let Some(host) = host else { continue };
-            let refusals = fingerprints::refusals(&host, context.snapshot, &context.inputs.paused);
-            if refusals.is_empty() {
-                self.hosts.push(host);
-                continue;
-            }
-            self.refusals.extend(refusals);
-            paused_hosts.insert(host.hostname);
+            let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
+            let refusals = outcome.host.as_ref().map(paused).unwrap_or_default();
+            self.add(if refusals.is_empty() { outcome } else { outcome.without_host(refusals) });
         }
-        // A move whose writes are paused makes no progress, so it fails no request.
-        let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
-        self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+    }
+
+    fn add(&mut self, outcome: HostOutcome) {
+        let HostOutcome { host, refusals, notes, application_writes, opened } = outcome;
+        self.hosts.extend(host);
+        self.refusals.extend(refusals);
+        self.notes.extend(notes);
+        self.application_writes.extend(application_writes);
+        self.opened.extend(opened);
     }
 }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use super::planned::{HostPlan, host_of};
 use crate::collections::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
@@ -18,20 +17,19 @@ struct OwnHostname {
     /// The namespace that has the hostname, if the namespace guard is on.
     namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
-    /// The name, if the plan withdraws the hostname.
+    /// The name, if the request withdraws the hostname.
     withdrawn: Option<Box<str>>,
 }
 
-/// The hostnames of mass deletions among `hosts`, which are sorted. With the namespace guard, each namespace is judged
+/// The hostnames of mass deletions among the `withdrawn` hostnames. With the namespace guard, each namespace is judged
 /// by itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no
 /// hostname are judged over all namespaces, because a source may fail for many small namespaces at once.
-pub(super) fn refused(hosts: &[HostPlan], snapshot: &Snapshot) -> BTreeSet<Box<str>> {
+pub(super) fn refused(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
-    let vanishing = hosts.iter().filter(|host| host.is_withdrawn).count();
-    if limit == 0 || vanishing <= limit {
+    if limit == 0 || withdrawn.len() <= limit {
         return BTreeSet::new();
     }
-    let mut published = own_hostnames(hosts, snapshot);
+    let mut published = own_hostnames(withdrawn, snapshot);
     published.sort_unstable_by(|one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
@@ -63,15 +61,14 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 /// All hostnames within the filter with a stamp of ours that is not released, each once. A record without a creation
 /// time counts as the oldest if its hostname is withdrawn, and as the youngest otherwise, which allows the fewest
 /// deletions.
-fn own_hostnames(hosts: &[HostPlan], snapshot: &Snapshot) -> Vec<OwnHostname> {
+fn own_hostnames(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<OwnHostname> {
     let own: Vec<OwnRecord<'_>> =
         snapshot.own_records().filter(|own| !own.stamp.claims.is_released).collect();
     let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
     let own_hostnames = of_hostnames.filter_map(|own| {
         let name = &*own.first()?.record.name;
         let created = own.iter().map(|own| own.record.created_unix_seconds);
-        let host = host_of(hosts, name).filter(|host| host.is_withdrawn);
-        let withdrawn = host.map(|host| host.hostname.clone());
+        let withdrawn = withdrawn.get(name).map(|name| (*name).into());
         let created_unix_seconds = if withdrawn.is_some() {
             created.map(Option::unwrap_or_default).min()
         } else {

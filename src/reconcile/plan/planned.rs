@@ -11,7 +11,7 @@ use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rule_text;
-use crate::reconcile::access::gate::ApplicationWrite;
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::comment::Comments;
@@ -59,22 +59,22 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
-    /// Reports that the applications of these places were not written, with the reasons. A refusal at the place, or a
-    /// refusal that waits for the application, gets the reason. If there is none, a new refusal is added.
-    pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
-        for (place, reason) in failed {
+    /// Reports that the applications were not written, with the reasons. A refusal that waits for the write gets the
+    /// reason. If no refusal waits for it, a new one is added.
+    pub fn note_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
+        for (ApplicationWrite { place, operation }, reason) in failed {
             self.opened.retain(|(by, _)| *by != place);
-            let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::WaitsForApplication(first) if *first == place);
-            let path = place.path().unwrap_or_default();
-            let is_at = |refusal: &Refusal| {
-                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path)
+            let waits = |refusal: &&mut Refusal| match &refusal.reason {
+                Reason::WaitsForApplication(first) => *first == place,
+                Reason::WaitsForAccessCheck(id) => operation == ApplicationOperation::Delete(id.clone()),
+                _ => false,
             };
-            let mut waiting = self.refusals.iter_mut().filter(|one| waits(one) || is_at(one)).peekable();
+            let mut waiting = self.refusals.iter_mut().filter(waits).peekable();
             if waiting.peek().is_some() {
                 waiting.for_each(|refusal| refusal.reason = reason.clone());
             } else {
-                let (hostname, set_identifier) = (place.hostname().into(), Some(path.into()));
-                self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
+                let (hostname, path) = (place.hostname().into(), place.path().unwrap_or_default().into());
+                self.refusals.push(Refusal { hostname, set_identifier: Some(path), resource: None, reason });
             }
         }
     }
@@ -180,7 +180,7 @@ pub struct HostPlan {
 }
 
 /// The writes of a hostname among `hosts`, which are sorted.
-pub(super) fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
+fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
     hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
 }
 

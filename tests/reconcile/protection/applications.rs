@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::Zone;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{content_fingerprints, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 
@@ -314,4 +314,21 @@ fn a_deletion_that_is_paused_is_not_planned() {
     let inputs = PlanInputs { paused: paused.into_iter().collect(), ..PlanInputs::default() };
     let later = plan(&inputs);
     assert_eq!((labels(&later), later.application_writes.len()), (vec!["cloudflare"], 0));
+}
+
+/// Otherwise visitors would reach the rules as they were before, without a login.
+#[test]
+fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    run(&mut cloudflare, &[at(NAME, "", OPEN)]);
+    let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
+    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
+    let whole = plan(&PlanInputs::default());
+    let records = content_fingerprints(whole.host(NAME).expect("it is written"));
+    let records = records.filter(|(path, _)| path.is_none());
+    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
+    let later = plan(&PlanInputs { paused: paused.collect(), ..PlanInputs::default() });
+    assert_eq!((whole.application_writes.len(), whole.opened.len()), (1, 2));
+    assert_eq!((labels(&later), later.is_empty(), later.opened.len()), (vec!["cloudflare"], true, 0));
 }
