@@ -96,7 +96,7 @@ pub(crate) fn host_plan(hostname: &str) -> HostPlan {
     };
     let document = Document::parse(None).expect("a document");
     let mut snapshot = Snapshot { zones: vec![ZoneSnapshot::new(zone, Vec::new())], ..snapshot() };
-    snapshot.tunnels.insert(tunnel(), TunnelSnapshot::new(document, true, 0));
+    snapshot.tunnels.insert(tunnel(), TunnelSnapshot { document, writable: true, version: 0 });
     let endpoint = Endpoint {
         dns_name: "a.example.com".to_owned(),
         record_type: "CNAME".to_owned(),

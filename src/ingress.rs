@@ -21,7 +21,6 @@ pub mod service;
 
 pub use document::{Document, Edited};
 pub use edit::{MarkedRules, RuleEdit};
-pub use hosts::HostIndex;
 pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
 pub use path::PathPattern;

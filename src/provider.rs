@@ -117,10 +117,10 @@ impl Provider {
         is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, ReadError> {
-        let (begun, writes) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
+        let (begun, generation) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
         let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
         self.count_content(&snapshot);
-        lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
+        lock(&self.last_snapshot).end_reading(&snapshot, begun, generation);
         Ok(snapshot)
     }
 
@@ -156,7 +156,7 @@ impl Handler for Provider {
         let last = lock(&self.last_snapshot).unless_outdated();
         let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        let lines = lock(&self.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
+        let lines = lock(&self.last_loop).note_sent(&adjusted, without_service, clock.unix_seconds());
         logging::log_all(&lines, module_path!());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {

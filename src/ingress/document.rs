@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 
 use super::edit::{MarkedRules, RuleEdit, apply};
+use super::hosts::HostIndex;
 use super::origin_request::effective_options;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::{Rule, WantedRule};
+use crate::model::Hostname;
 use crate::model::endpoint::Property;
 
 /// The `config` of a tunnel: raw JSON, and its ingress as a list of rules.
@@ -18,6 +20,7 @@ use crate::model::endpoint::Property;
 pub struct Document {
     raw: Box<RawValue>,
     rules: Vec<Rule>,
+    hosts: HostIndex,
     /// The tunnel's own `originRequest`, kept here because it is read for many rules.
     origin: Box<RawValue>,
 }
@@ -50,13 +53,25 @@ impl Document {
             }
             None => Vec::new(),
         };
-        let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
-        Ok(Self { raw, rules, origin })
+        let rules: Vec<Rule> = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
+        Ok(Self { raw, hosts: HostIndex::of(&rules), rules, origin })
     }
 
     /// The rules in their order, including the catch-all.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rules of one hostname, in their order.
+    pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
+        let near = self.near(hostname.as_str()).map(|(_, rule)| rule);
+        near.filter(|rule| rule.has_hostname(hostname)).collect()
+    }
+
+    /// The rules whose hosts may overlap with a hostname, each with its index.
+    pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
+        let near = self.hosts.near(hostname).into_iter();
+        near.filter_map(|index| Some((index, self.rules.get(index)?)))
     }
 
     /// The document's bytes. An absent or `null` document is `{}`.
@@ -109,7 +124,7 @@ impl Document {
         let ingress = from_json(format!("[{}]", texts.join(",")));
         let mut config = RawObject::parse(&self.raw).unwrap_or_default();
         config.replace("ingress", Some(&ingress));
-        Self { raw: config.to_raw(), rules, origin: self.origin.clone() }
+        Self { raw: config.to_raw(), hosts: HostIndex::of(&rules), rules, origin: self.origin.clone() }
     }
 }
 

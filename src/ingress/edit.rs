@@ -99,7 +99,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             }
             // A rule that is already as wanted stays, even if it is not ours.
             (RuleEdit::Put { rule, replaces: false }, Ok(Some(position)))
-                if marked.list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(rule)) => {}
+                if marked.list.get(position).is_some_and(|entry| entry.rule.equals_in_every_field(rule)) => {}
             (RuleEdit::Put { rule: _, replaces: false }, Ok(Some(position))) => {
                 let reason = format!(
                     "rule {} of the tunnel has the same hostname and path and is not ours: delete that rule to \
@@ -115,9 +115,9 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         }
     }
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
-    for (position, slot) in marked.list.iter_mut().enumerate() {
-        slot.is_going = removed.contains(&position);
-        slot.is_own |= slot.is_going || replaced.contains(&position);
+    for (position, entry) in marked.list.iter_mut().enumerate() {
+        entry.is_going = removed.contains(&position);
+        entry.is_own |= entry.is_going || replaced.contains(&position);
     }
     let mut waiting = Vec::new();
     for (index, rule) in puts {
@@ -135,9 +135,9 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 Err(refusal) => barred.push((*index, *rule, refusal)),
             }
         }
-        if marked.list.iter().any(|slot| slot.is_going) {
-            marked.list.retain(|slot| !slot.is_going);
-            marked.hosts = HostIndex::of(marked.list.iter().map(|slot| &*slot.rule));
+        if marked.list.iter().any(|entry| entry.is_going) {
+            marked.list.retain(|entry| !entry.is_going);
+            marked.hosts = HostIndex::of(marked.list.iter().map(|entry| &*entry.rule));
         } else if barred.len() == waiting.len() {
             refused.extend(barred.into_iter().map(|(index, _, refusal)| (index, refusal)));
             break;
@@ -145,11 +145,11 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         waiting = barred.into_iter().map(|(index, rule, _)| (index, rule)).collect();
     }
     refused.sort_unstable_by_key(|(one, _)| *one);
-    let edited = marked.list.iter().map(|slot| slot.rule.raw().get());
+    let edited = marked.list.iter().map(|entry| entry.rule.raw().get());
     if edited.eq(rules.iter().map(|rule| rule.raw().get())) {
         return (None, BTreeSet::new(), refused);
     }
-    let mut edited: Vec<Rule> = marked.list.into_iter().map(|slot| slot.rule.into_owned()).collect();
+    let mut edited: Vec<Rule> = marked.list.into_iter().map(|entry| entry.rule.into_owned()).collect();
     if !edited.last().is_some_and(Rule::is_catch_all) {
         edited.push(catch_all());
     }
@@ -165,14 +165,14 @@ pub struct MarkedRules<'a> {
 
 impl<'a> MarkedRules<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
-        let slot = |rule| MarkedRule::new(Cow::Borrowed(rule), own(rule));
-        Self { list: rules.iter().map(slot).collect(), hosts: HostIndex::of(rules) }
+        let entry = |rule| MarkedRule::new(Cow::Borrowed(rule), own(rule));
+        Self { list: rules.iter().map(entry).collect(), hosts: HostIndex::of(rules) }
     }
 
     /// The same, with the rules for which `own` is true marked as ours as well.
     pub fn with_own(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
         let mut marked_rules = self.clone();
-        marked_rules.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
+        marked_rules.list.iter_mut().for_each(|entry| entry.is_own |= own(&entry.rule));
         marked_rules
     }
 
@@ -182,22 +182,22 @@ impl<'a> MarkedRules<'a> {
     pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
-        self.list.get(present).is_some_and(|slot| slot.is_own)
+        self.list.get(present).is_some_and(|entry| entry.is_own)
             && near.placement(scope).is_some()
             && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope, &|_| true)).is_ok()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
     /// false.
-    pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
+    pub fn effect_of_reordering(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
-        if near.live(scope).is_none() {
+        if near.matching(scope).is_none() {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }
         let (position, moved) = near.placement(scope)?;
         let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
-        let (_, other) = passed.find(|(_, slot)| scope.may_share_with(HostPath::of(&slot.rule)))?;
+        let (_, other) = passed.find(|(_, entry)| scope.may_share_with(HostPath::of(&entry.rule)))?;
         let named = other.rule.described();
         Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
@@ -226,8 +226,8 @@ impl<'a> MarkedRules<'a> {
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
-        let (present, _) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule))?;
-        near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
+        let (present, _) = near.entries().find(|(_, entry)| scope.is_of(&entry.rule))?;
+        near.front(present).find(|(_, entry)| scope.is_covered_by(&entry.rule)).map(|(_, entry)| &*entry.rule)
     }
 
     /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
@@ -235,33 +235,33 @@ impl<'a> MarkedRules<'a> {
     fn put(&mut self, wanted: &WantedRule) -> Result<bool, String> {
         let (scope, near) = (HostPath::wanted(wanted), self.near(&wanted.hostname));
         check_logins(&near, scope, &|_| true)?;
-        let (present, slot) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule)).unzip();
-        let is_equal = slot.is_some_and(|slot| slot.rule.equals(wanted));
-        let rule = match slot {
-            Some(slot) if is_equal => slot.rule.clone(),
-            Some(slot) => Cow::Owned(slot.rule.with(wanted)),
+        let (present, entry) = near.entries().find(|(_, entry)| scope.is_of(&entry.rule)).unzip();
+        let is_equal = entry.is_some_and(|entry| entry.rule.equals(wanted));
+        let rule = match entry {
+            Some(entry) if is_equal => entry.rule.clone(),
+            Some(entry) => Cow::Owned(entry.rule.with(wanted)),
             None => Cow::Owned(Rule::wanted(wanted)),
         };
-        let (placement, slot) = (near.placement(scope), MarkedRule::new(rule, true));
+        let (placement, entry) = (near.placement(scope), MarkedRule::new(rule, true));
         if let (Some(present), None) = (present, &placement) {
-            self.list.splice(present..=present, [slot]);
+            self.list.splice(present..=present, [entry]);
             return Ok(!is_equal);
         }
         // Only a present rule has no placement.
         let (mut position, mut moved) = placement.unwrap_or_default();
         moved.extend(present);
         moved.sort_unstable();
-        let mut group = vec![slot];
+        let mut group = vec![entry];
         for index in moved.into_iter().rev() {
             self.hosts.remove(index);
-            let slot = self.list.remove(index);
-            group.extend((Some(index) != present).then_some(slot));
+            let entry = self.list.remove(index);
+            group.extend((Some(index) != present).then_some(entry));
             position -= usize::from(index < position);
         }
         group.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
-        for slot in group.into_iter().rev() {
-            self.hosts.insert(position, slot.rule.folded_hostname());
-            self.list.insert(position, slot);
+        for entry in group.into_iter().rev() {
+            self.hosts.insert(position, entry.rule.folded_hostname());
+            self.list.insert(position, entry);
         }
         Ok(true)
     }
@@ -274,7 +274,7 @@ impl<'a> MarkedRules<'a> {
 /// The position of the rule for `scope`, if there is one. Several such rules are refused.
 fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
-        near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(position, _)| position).collect();
+        near.entries().filter(|(_, entry)| scope.is_of(&entry.rule)).map(|(position, _)| position).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
@@ -291,7 +291,7 @@ fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option
 /// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
 fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
-    let end = near.live(scope).unwrap_or(usize::MAX);
+    let end = near.matching(scope).unwrap_or(usize::MAX);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
             "rule {} of the tunnel, which is not ours, matches exactly the same requests: delete that rule, or narrow \

@@ -8,7 +8,7 @@ use crate::model::hostname::HostPattern;
 
 /// The positions of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
-pub struct HostIndex {
+pub(super) struct HostIndex {
     /// The numbers of the rules with an exact hostname.
     exact: BTreeMap<Box<str>, Vec<usize>>,
     /// The numbers of the rules with a wildcard, or for all hosts.
@@ -18,7 +18,7 @@ pub struct HostIndex {
 }
 
 impl HostIndex {
-    pub fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
+    pub(super) fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut hosts = Self::default();
         for (position, rule) in rules.into_iter().enumerate() {
             hosts.add(position, rule.folded_hostname());
@@ -28,7 +28,7 @@ impl HostIndex {
 
     /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a
     /// wildcard.
-    pub fn near(&self, hostname: &str) -> Vec<usize> {
+    pub(super) fn near(&self, hostname: &str) -> Vec<usize> {
         let exact = |hostname| self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
         let mut near: Vec<usize> = match HostPattern::of(hostname) {
             HostPattern::Exact(hostname) => {

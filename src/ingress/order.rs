@@ -134,49 +134,49 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     }
 
     /// The rules, each with its position.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &'l MarkedRule<'a>)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, &'l MarkedRule<'a>)> {
         self.positions.iter().filter_map(|position| Some((*position, self.list.get(*position)?)))
     }
 
     /// The rules in front of `end`.
     pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l MarkedRule<'a>)> {
-        self.slots().take_while(move |(position, _)| *position < end)
+        self.entries().take_while(move |(position, _)| *position < end)
     }
 
     /// The position of the first rule in front of `end` for which `is_such` is true.
     fn first(&self, end: usize, is_such: impl Fn(usize, &MarkedRule<'_>) -> bool) -> Option<usize> {
-        self.front(end).find(|(position, slot)| is_such(*position, slot)).map(|(position, _)| position)
+        self.front(end).find(|(position, entry)| is_such(*position, entry)).map(|(position, _)| position)
     }
 
     /// The position of the first foreign rule in front of `end` for which `is_such` is true.
     pub(super) fn foreign(&self, end: usize, is_such: impl Fn(&Rule) -> bool) -> Option<usize> {
-        self.first(end, |_, slot| !slot.is_own && is_such(&slot.rule))
+        self.first(end, |_, entry| !entry.is_own && is_such(&entry.rule))
     }
 
     /// The position of the rule for `scope`; `None` if its hostname is spelled so that it matches nothing.
-    pub(super) fn live(&self, scope: HostPath<'_>) -> Option<usize> {
-        self.first(usize::MAX, |_, slot| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule))
+    pub(super) fn matching(&self, scope: HostPath<'_>) -> Option<usize> {
+        self.first(usize::MAX, |_, entry| scope.is_of(&entry.rule) && scope.is_covered_by(&entry.rule))
     }
 
     /// The position to which a put writes our rule for `scope`, and the positions of our rules that move there too.
     /// `None` if the present rule stays.
     pub(super) fn placement(&self, scope: HostPath<'_>) -> Option<(usize, Vec<usize>)> {
-        let live = self.live(scope);
-        if live.is_some_and(|position| !self.is_misplaced(position, scope)) {
+        let present = self.matching(scope);
+        if present.is_some_and(|position| !self.is_misplaced(position, scope)) {
             return None;
         }
-        let limit = self.limit(live.unwrap_or(self.list.len()), scope);
+        let limit = self.limit(present.unwrap_or(self.list.len()), scope);
         let key = scope.key();
-        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && slot.key() > key;
-        let shares = |slot: &MarkedRule<'_>| scope.may_share_with(HostPath::of(&slot.rule));
-        let foreign = self.front(limit).filter(|(_, slot)| !slot.is_own && shares(slot)).last();
+        let is_wider = |entry: &MarkedRule<'_>| entry.is_own && entry.key() > key;
+        let shares = |entry: &MarkedRule<'_>| scope.may_share_with(HostPath::of(&entry.rule));
+        let foreign = self.front(limit).filter(|(_, entry)| !entry.is_own && shares(entry)).last();
         let start = foreign.map_or(0, |(position, _)| position + 1);
-        let wider = self.first(limit, |index, slot| index >= start && is_wider(slot) && shares(slot));
+        let wider = self.first(limit, |index, entry| index >= start && is_wider(entry) && shares(entry));
         let end = wider.unwrap_or(limit);
         // To sort the list, the new rule is placed in front of our wider rules there that share no request with it. The
         // present rule, if its hostname is spelled so that it matches nothing, does not count.
-        let passes = |slot: &MarkedRule<'_>| is_wider(slot) && !shares(slot) || scope.is_of(&slot.rule);
-        let position = end - self.list.iter().take(end).rev().take_while(|slot| passes(slot)).count();
+        let passes = |entry: &MarkedRule<'_>| is_wider(entry) && !shares(entry) || scope.is_of(&entry.rule);
+        let position = end - self.list.iter().take(end).rev().take_while(|entry| passes(entry)).count();
         let mut moved = self.wider_in_front(position, scope);
         moved.extend(self.narrower_behind(position, scope));
         Some((position, moved))
@@ -195,9 +195,9 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
             let mut narrower = self.narrower_behind(position, scope).into_iter();
             narrower.all(|index| self.passed(index, position).is_none())
         };
-        let is_limit = |position: usize, slot: &MarkedRule<'_>| match slot.is_own {
-            true => slot.key() > key && scope.is_covered_by(&slot.rule) && takes_none(position),
-            false => covers_one(&slot.rule),
+        let is_limit = |position: usize, entry: &MarkedRule<'_>| match entry.is_own {
+            true => entry.key() > key && scope.is_covered_by(&entry.rule) && takes_none(position),
+            false => covers_one(&entry.rule),
         };
         self.first(end, is_limit).unwrap_or(end)
     }
@@ -207,7 +207,7 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
         let key = scope.key();
         // Most lists have no wider rule of ours, and a placement looks at the whole list.
-        let has_wider = self.slots().any(|(_, slot)| slot.is_own && slot.key() > key);
+        let has_wider = self.entries().any(|(_, entry)| entry.is_own && entry.key() > key);
         let placement = has_wider.then(|| self.placement(scope)).flatten();
         let Some((position, moved)) = placement else { return Vec::new() };
         let losing = moved.into_iter().filter(|index| *index < position);
@@ -220,8 +220,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     fn passed(&self, index: usize, position: usize) -> Option<&'l Rule> {
         let own = HostPath::of(&self.list.get(index)?.rule);
         let mut passed = self.list.get(index.min(position)..index.max(position))?.iter();
-        let shares = |slot: &&MarkedRule<'_>| !slot.is_own && own.may_share_with(HostPath::of(&slot.rule));
-        passed.find(shares).map(|slot| &*slot.rule)
+        let shares = |entry: &&MarkedRule<'_>| !entry.is_own && own.may_share_with(HostPath::of(&entry.rule));
+        passed.find(shares).map(|entry| &*entry.rule)
     }
 
     /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
@@ -251,9 +251,9 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// Our rules that share hosts with the rule for `scope`, and are not removed, with their keys and sorted by them.
     fn ours(&self, scope: HostPath<'_>) -> Vec<(Key<'l>, usize)> {
-        let ours = self.slots().filter(|(_, slot)| slot.is_own && !slot.is_going);
-        let ours = ours.filter(|(_, slot)| scope.shares_hosts_with(HostPath::of(&slot.rule)));
-        let mut ours: Vec<_> = ours.map(|(index, slot)| (slot.key(), index)).collect();
+        let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_going);
+        let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(HostPath::of(&entry.rule)));
+        let mut ours: Vec<_> = ours.map(|(index, entry)| (entry.key(), index)).collect();
         ours.sort_unstable();
         ours
     }

@@ -35,8 +35,10 @@ impl PathPattern {
     /// Parses an expression, which is kept as written.
     ///
     /// # Errors
-    /// When Go would refuse the expression, or read it differently from other engines.
+    /// When Go would refuse the expression, or read it differently from other engines. Also when the text begins or ends
+    /// with a blank.
     pub fn parse(text: &str) -> Result<Self, String> {
+        check_ends(text)?;
         if text.is_empty() {
             return Err("the path is empty: leave it out to match every path".to_owned());
         }
@@ -56,15 +58,6 @@ impl PathPattern {
     /// meant as a pattern.
     pub fn from_prefix(prefix: &str) -> Result<Self, String> {
         Self::parse(&expression_of_prefix(prefix)?)
-    }
-
-    /// [`parse`](Self::parse) with stricter checks, for a wanted endpoint. Present rules may have other paths.
-    ///
-    /// # Errors
-    /// Also when the text begins or ends with a blank.
-    pub fn parse_wanted(text: &str) -> Result<Self, String> {
-        check_ends(text)?;
-        Self::parse(text)
     }
 
     /// [`from_prefix`](Self::from_prefix) with stricter checks, for a wanted endpoint.

@@ -102,7 +102,7 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     bytes.extend(parts.next()?.bytes());
     for part in parts {
         let (hex, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(hex, 16).ok()?);
+        bytes.push(u8::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+'))?);
         bytes.extend(rest.bytes());
     }
     String::from_utf8(bytes).ok()

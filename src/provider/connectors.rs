@@ -24,7 +24,7 @@ pub(super) struct ConnectorWatch {
 }
 
 impl ConnectorWatch {
-    /// The provider before the first look.
+    /// The watch before its first look.
     pub(super) fn new(now: Instant) -> Self {
         let next_at = now + limits::CONNECTORS_PERIOD;
         Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }

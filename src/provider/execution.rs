@@ -22,7 +22,7 @@ use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::Provider;
-use crate::provider::memory::WriteMemory;
+use crate::provider::memory::{FullZone, WriteMemory};
 use crate::provider::resolution::Resolved;
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
 use crate::reconcile::reason::Reason;
@@ -45,7 +45,7 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets that were written to; false for a target with pieces that were neither written nor refused.
+    /// The targets that were tried; false for a target with pieces that were neither written nor refused.
     decided: BTreeMap<WriteTarget<'a>, bool>,
     /// The zones that have the maximum number of records, with Cloudflare's answer.
     full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
@@ -92,7 +92,7 @@ pub(super) fn run<'a>(
         .run_stages(&others)
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
-    execution.correct_stamps();
+    execution.correct_records();
     let Execution { memory, mut ledger, decided, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error);
@@ -124,6 +124,7 @@ impl<'a> Execution<'a> {
             let paused = self.memory.targets.of(tunnel.as_str()).paused_edits(self.provider.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
+                    // The probe shows that the tunnel can be written, even if this run sends none of its edits.
                     self.decided.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
                     continue;
                 }
@@ -144,30 +145,37 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When the run ends early, because no time or no calls are left.
     fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
-        for stage in Stage::ALL {
-            if stage == Stage::Unstamp {
-                // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
-                let mut with_dangling = hosts.to_vec();
-                with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
-                with_dangling.retain(|host| !self.ledger.is_given_up(host));
-                for (host, reason) in self.missed(&with_dangling) {
-                    self.ledger.give_up(host, reason);
-                }
-            }
-            let mut by_target: BTreeMap<WriteTarget<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage() == stage) {
-                by_target.entry(piece.target()).or_default().push(piece);
-            }
-            for (target, mut pieces) in by_target {
-                // If a hostname's other pieces were written, wider rules would match the requests of the refused
-                // rule, and the rules that it replaces would be deleted. The next request plans the hostname anew.
-                pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
-                if !pieces.is_empty() {
-                    self.write_all(target, &pieces)?;
-                }
+        self.write_stage(Stage::Stamp, hosts)?;
+        self.write_stage(Stage::EditRules, hosts)?;
+        self.keep_missed(hosts);
+        self.write_stage(Stage::Unstamp, hosts)
+    }
+
+    fn write_stage(&mut self, stage: Stage, hosts: &[&'a HostPlan]) -> Result<(), Error> {
+        let mut by_target: BTreeMap<WriteTarget<'a>, Vec<Piece<'a>>> = BTreeMap::new();
+        for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage() == stage) {
+            by_target.entry(piece.target()).or_default().push(piece);
+        }
+        for (target, mut pieces) in by_target {
+            // If a hostname's other pieces were written, wider rules would match the requests of the refused rule, and
+            // the rules that it replaces would be deleted. The next request plans the hostname anew.
+            pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
+            if !pieces.is_empty() {
+                self.write_all(target, &pieces)?;
             }
         }
         Ok(())
+    }
+
+    /// Leaves out the hostnames with digests without a rule that are to be removed, if a tunnel has a rule that the plan
+    /// did not know.
+    fn keep_missed(&mut self, hosts: &[&'a HostPlan]) {
+        let mut with_dangling = hosts.to_vec();
+        with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
+        with_dangling.retain(|host| !self.ledger.is_given_up(host));
+        for (host, reason) in self.missed(&with_dangling) {
+            self.ledger.give_up(host, reason);
+        }
     }
 
     /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of
@@ -188,17 +196,15 @@ impl<'a> Execution<'a> {
     fn write_all(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let size = self.memory.targets.of(target.id()).group;
         let history = &self.memory.write_history;
-        let has_failed = |piece: &Piece<'a>| history.has_failed(piece.fingerprint());
-        let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
+        let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
+        let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
         self.decided.entry(target).or_insert(true);
-        loop {
+        let stop = loop {
             if let WriteTarget::Zone(zone) = target
                 && let Some(answer) = self.full_zones.get(zone).cloned()
             {
                 let growing = halving.take(Piece::grows);
-                if !growing.is_empty() {
-                    self.note_rejected(target, &growing, &answer);
-                }
+                self.note_refused(target, &growing, &answer);
             }
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
@@ -207,34 +213,41 @@ impl<'a> Execution<'a> {
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(target, &mut halving, &sent);
             self.memory.targets.of(target.id()).group = halving.size;
+            if let Err(stop) = group {
+                break stop;
+            }
             let calls_left = self.provider.client().calls_left();
-            let reason = match group {
-                Ok(()) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
-                    cause_not_found()
-                }
-                Ok(()) => continue,
-                Err(Stop::Target(reason)) => reason,
-                Err(Stop::Run(error)) => {
-                    self.decided.insert(target, false);
-                    return Err(error);
-                }
-            };
-            let rest = halving.undecided();
-            if matches!(reason, Reason::Failed(_)) {
-                // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
-                let known = self.memory.targets.of(target.id());
-                if known.is_failing {
-                    known.pause_edits(reason.clone(), self.provider.clock().now());
-                }
-                let hostnames = rest.chunk_by(|one, other| one.hostname() == other.hostname()).count();
-                self.set_failing(target, hostnames, &reason);
+            if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
+                break Stop::Target(cause_not_found());
             }
-            if !rest.is_empty() {
+        };
+        match stop {
+            Stop::Target(reason) => {
+                self.leave_out(target, &halving.undecided(), &reason);
+                Ok(())
+            }
+            Stop::Run(error) => {
                 self.decided.insert(target, false);
+                Err(error)
             }
-            self.ledger.give_up_all(&rest, &reason);
-            return Ok(());
         }
+    }
+
+    /// Leaves out the undecided pieces of a target to which nothing more can be written.
+    fn leave_out(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
+        if matches!(reason, Reason::Failed(_)) {
+            // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
+            let known = self.memory.targets.of(target.id());
+            if known.is_failing && matches!(target, WriteTarget::Tunnel(_)) {
+                known.pause_edits(reason.clone(), self.provider.clock().now());
+            }
+            let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
+            self.set_failing(target, hostnames, reason);
+        }
+        if !undecided.is_empty() {
+            self.decided.insert(target, false);
+        }
+        self.ledger.give_up_all(undecided, reason);
     }
 
     /// Writes one group, and notes its result.
@@ -247,19 +260,19 @@ impl<'a> Execution<'a> {
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
     ) -> Result<(), Stop> {
-        let rejection = self.send(target, sent)?;
+        let refusal = self.send(target, sent)?;
         halving.drop_given_up(|host| self.ledger.is_given_up(host));
-        let Some(answer) = rejection else {
+        let Some(answer) = refusal else {
             halving.note_written();
             return Ok(());
         };
-        if let Some(piece) = halving.note_rejected(!answer.is_of_cloudflare(), self.time_left()) {
-            self.note_rejected(target, &[piece], &answer);
+        if let Some(piece) = halving.note_refused(!answer.is_of_cloudflare(), self.time_left()) {
+            self.note_refused(target, &[piece], &answer);
         }
         if halving.is_intercepted() { Err(Stop::Target(in_between(answer))) } else { Ok(()) }
     }
 
-    /// Sends one group, and returns the answer that rejected the content, if one did.
+    /// Sends one group, and returns the answer that refused the content, if one did.
     fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Option<ErrorResponse>, Stop> {
         self.check_time()?;
         match target {
@@ -271,7 +284,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The meaning of a failed write: a rejection of its content by Cloudflare or a server in between, or a stop.
+    /// The meaning of a failed write: Cloudflare or a server in between refused its content, or nothing more is written.
     fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
         match error {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
@@ -299,10 +312,10 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn note_rejected(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    fn note_refused(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
-        let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
+        let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
         // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
         let conflict =
             || Reason::Waiting(format!("a record of the hostname was created meanwhile: {answer}"));
@@ -313,7 +326,7 @@ impl<'a> Execution<'a> {
         if let Some(reason) = unpaused {
             // The next request begins with the other pieces, because these may fail again.
             for piece in pieces {
-                history.note_failure(piece.fingerprint(), now);
+                history.note_suspect(piece.fingerprint(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
@@ -323,11 +336,11 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
-        let quota = match target {
+        let full_zone = match target {
             WriteTarget::Zone(zone) if answer.is_record_quota() => {
                 text.push_str(ZONE_IS_FULL);
                 self.full_zones.insert(zone, answer.clone());
-                Some((zone.clone(), self.records_in(zone)))
+                Some(FullZone { zone: zone.clone(), records: self.records_in(zone) })
             }
             _ => None,
         };
@@ -335,7 +348,12 @@ impl<'a> Execution<'a> {
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            self.memory.write_history.note_rejected(piece.fingerprint(), reason.clone(), quota.clone(), now);
+            self.memory.write_history.note_refused(
+                piece.fingerprint(),
+                reason.clone(),
+                full_zone.clone(),
+                now,
+            );
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) fn ended_early(error: &Error) -> Failure {
 /// A part of the request is left to the next request.
 pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!(
-        "hostnames or endpoints that wait for a later request: {changes}; the command status names them"
+        "{changes} hostnames or endpoints are left to a later request; the command status names them"
     ))
 }
 
@@ -83,7 +83,7 @@ mod tests {
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
             (ended_early(&Error::OutOfTime), 503, "the request had no time left"),
-            (unfinished(2), 503, "hostnames or endpoints that wait for a later request: 2;"),
+            (unfinished(2), 503, "2 hostnames or endpoints are left to a later request;"),
         ];
         for (failure, status, begin) in cases {
             assert_eq!(failure.status, status, "{failure}");

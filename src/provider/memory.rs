@@ -14,8 +14,6 @@ mod turn;
 mod unneeded_places;
 mod write_history;
 
-use std::time::Instant;
-
 use self::alternations::Alternations;
 pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, WrittenApplication};
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
@@ -24,34 +22,18 @@ pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 pub(super) use self::targets::GroupSize;
-use self::targets::WriteTargets;
+use self::targets::TargetMemories;
 use self::turn::TurnMemory;
 pub(super) use self::unneeded_places::UnneededPlaces;
+pub(super) use self::write_history::FullZone;
 use self::write_history::WriteHistory;
-use crate::provider::execution::ledger::RunResult;
-use crate::reconcile::plan::{Plan, content_fingerprints, writes_of};
-use crate::reconcile::snapshot::Snapshot;
 
 /// The memory from one request that writes to the next.
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
-    pub(super) targets: WriteTargets,
+    pub(super) targets: TargetMemories,
     pub(super) turn: TurnMemory,
-}
-
-impl WriteMemory {
-    /// Notes the result of a run.
-    pub(super) fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot, now: Instant) {
-        if result.has_begun {
-            self.turn.note_begun();
-        }
-        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            content_fingerprints(host).for_each(|(_, write)| self.write_history.forget(write));
-            writes_of(host, snapshot).iter().for_each(|write| self.write_history.note_written(write, now));
-        }
-        self.write_history.tidy(now);
-    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
 fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
         for _ in 1..threads {
-            let thread = thread::Builder::new().name("read".to_owned()).stack_size(CALL_STACK_BYTES);
+            let thread = thread::Builder::new().name("call".to_owned()).stack_size(CALL_STACK_BYTES);
             // Without the thread, the tasks only take longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 logging::debug(module_path!(), || {

@@ -51,8 +51,8 @@ impl Provider {
             }
         }
         if !plan.postponed.is_empty() {
-            let (changed, left) = (plan.hosts.len(), plan.postponed.len());
-            info!("this request changes {changed} hostnames, and leaves {left} to the next requests");
+            let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
+            info!("this request changed {changed} hostnames, and leaves {left} to the next requests");
         }
         if self.is_dry_run() {
             let writes = describe(plan).into_iter();

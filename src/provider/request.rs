@@ -38,7 +38,7 @@ struct ApplyRequest<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    /// True if a plan of this request deletes rules of a hostname with an application of ours.
+    /// As of [`deletes_rules`], for the plans of this request so far.
     deletes_rules: bool,
 }
 
@@ -83,7 +83,7 @@ impl ApplyRequest<'_> {
             self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
-            self.memory.note_run(&plan, &result, &snapshot, self.provider.clock().now());
+            self.note_run(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
@@ -91,6 +91,20 @@ impl ApplyRequest<'_> {
             // The next plan has no notes on the writes of this run.
             self.provider.log_notes(&plan, &result);
         }
+    }
+
+    /// Notes the result of a run for the next requests.
+    fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
+        let now = self.provider.clock().now();
+        let WriteMemory { write_history, turn, .. } = &mut *self.memory;
+        if result.has_begun {
+            turn.note_begun();
+        }
+        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
+            plan::content_fingerprints(host).for_each(|(_, write)| write_history.forget(write));
+            plan::writes_of(host, snapshot).iter().for_each(|write| write_history.note_written(write, now));
+        }
+        write_history.tidy(now);
     }
 
     /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are
@@ -220,7 +234,7 @@ impl ApplyRequest<'_> {
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        history.note_rejected(content, reason.clone(), None, now);
+                        history.note_refused(content, reason.clone(), None, now);
                     }
                     failed.push((write.clone(), reason));
                 }

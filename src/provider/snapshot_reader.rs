@@ -182,7 +182,7 @@ impl SnapshotReader {
         };
         let writable =
             self.settings.allow_local_config || !read.is_locally_managed.unwrap_or(*is_locally_managed);
-        let tunnel = TunnelSnapshot::new(read.document, writable, read.version);
+        let tunnel = TunnelSnapshot { document: read.document, writable, version: read.version };
         let old = read.old.map(|evidence| old_answer(id.as_str(), &what, &evidence));
         Ok(PartReading { content: Content::Tunnel(id.clone(), tunnel), old })
     }

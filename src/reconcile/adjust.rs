@@ -95,15 +95,16 @@ impl<'s> Adjuster<'s> {
         let Choice { lost: left_out, kept: mut notes } = choice.unwrap_or_default();
         refuse_together(&mut candidates);
         candidates.retain(|candidate| !candidate.is_left_out);
-        unasked_wildcards.extend(wildcard::keep(&mut candidates));
+        unasked_wildcards.extend(wildcard::keep_published(&mut candidates));
         sort(&mut candidates);
         let mut endpoints: Vec<Endpoint> =
             candidates.into_iter().map(|candidate| candidate.endpoint).collect();
         endpoints.dedup();
         let intent_fingerprints = endpoints.iter().map(fingerprint_of).collect();
-        let kept = snapshot.map(|snapshot| shown::keep(&mut endpoints, snapshot)).unwrap_or_default();
-        let unasked_protections = kept.len();
-        notes.extend(kept.into_iter().take(limits::NOTES_MAX));
+        let kept_logins =
+            snapshot.map(|snapshot| shown::keep_logins(&mut endpoints, snapshot)).unwrap_or_default();
+        let unasked_protections = kept_logins.len();
+        notes.extend(kept_logins.into_iter().take(limits::NOTES_MAX));
         Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, unasked_protections }
     }
 }

@@ -76,7 +76,7 @@ impl Problem {
         Self::new(&mistakes.join("; "))
     }
 
-    /// Reads the value of the property [`INVALID`].
+    /// The problem in this text, such as the value of the property [`INVALID`].
     pub fn new(text: &str) -> Self {
         Self(one_line(text, limits::PROBLEM_MAX_CHARS).to_string().into())
     }

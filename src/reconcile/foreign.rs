@@ -61,7 +61,10 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 });
                 let refusal = || now.conflict(&hostname, rule.path(), &|_| true);
                 let change = || {
-                    Some(format!("taking the rule over would {}", then.reordered(&hostname, rule.path())?))
+                    Some(format!(
+                        "taking the rule over would {}",
+                        then.effect_of_reordering(&hostname, rule.path())?
+                    ))
                 };
                 lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
             });

@@ -183,7 +183,7 @@ fn foreign_record(record: &Record, tunnel: &TunnelId, snapshot: &Snapshot) -> Op
     let mut state = EntryState::Foreign;
     if let Some(present) = snapshot.tunnels.get(tunnel) {
         let hostname = Hostname::parse(&record.name).ok();
-        if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
+        if hostname.is_some_and(|hostname| !present.document.rules_of(&hostname).is_empty()) {
             return None;
         }
         let mut rules = present.document.rules().iter();
@@ -240,7 +240,8 @@ fn owner_of(hostname: &str, digest: Digest, snapshot: &Snapshot) -> Option<Box<s
     let mut stamps = records.iter().filter_map(Stamp::of);
     stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
 }
-/// True if the rule takes requests for `name`, or for a name below a wildcard `name`. The catch-all does not count.
+/// True if the rule is for another hostname, and takes requests for `name` or for a name below a wildcard `name`. The
+/// catch-all does not count.
 fn matches_name(rule: &Rule, name: &str) -> bool {
     let hostname = rule.folded_hostname();
     let is_within =

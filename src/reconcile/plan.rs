@@ -15,7 +15,7 @@ mod request;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
-pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPlace};
+pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
 use crate::collections::inserted;
@@ -31,7 +31,7 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// The turn begins here, and goes on with the first hostname after the last one; `None` for the first hostname.
-    pub start: Option<&'a TurnPlace>,
+    pub start: Option<&'a TurnPosition>,
     /// The maximum number of hostnames that change. Refused hostnames do not count.
     pub hostnames_max: usize,
 }
@@ -53,12 +53,12 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (hostname, request) in by_hostname {
         if request.withdrawn.is_empty() {
-            let place = TurnPlace { is_withdrawn: false, hostname };
+            let place = TurnPosition { is_withdrawn: false, hostname };
             candidates.push((place, TurnCandidate::Wanted(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
             let is_withdrawn = outcome.host.as_ref().is_some_and(|host| host.is_withdrawn);
-            deletions.push((TurnPlace { is_withdrawn, hostname }, outcome));
+            deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
@@ -74,7 +74,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         }
     }
     candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let is_before = |(place, _): &(TurnPlace, TurnCandidate)| turn.start.is_some_and(|start| place < start);
+    let is_before =
+        |(place, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| place < start);
     let start = candidates.partition_point(is_before);
     candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
@@ -95,7 +96,7 @@ impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,
-        candidates: Vec<(TurnPlace, TurnCandidate)>,
+        candidates: Vec<(TurnPosition, TurnCandidate)>,
         hostnames_max: usize,
         context: PlanContext<'_>,
     ) {

@@ -1,4 +1,5 @@
-//! The results of earlier requests, and answers of Cloudflare that are not part of the snapshot.
+//! The inputs of a plan: the results of earlier requests, and answers of Cloudflare that are not part of the snapshot;
+//! and the context that all hostnames of a request share.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ pub struct PlanInputs {
     /// The fingerprints of the writes that must not be sent now, with the reasons: Cloudflare refused the write and
     /// would refuse it again, or the write is reverted each time.
     pub paused: BTreeMap<u64, Reason>,
-    /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record is pointed to
-    /// them.
+    /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
+    /// configured tunnel.
     pub unready: BTreeMap<TunnelId, String>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_dry_run: bool,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::collections::inserted;
-use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
+use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::hostname::{in_tree_order, is_below};
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::reconcile::access::applications::ApplicationIndex;
@@ -87,7 +87,6 @@ pub struct TunnelSnapshot {
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,
-    hosts: HostIndex,
 }
 
 impl ZoneSnapshot {
@@ -171,25 +170,6 @@ impl ZoneSnapshot {
             rest = parent;
         }
         false
-    }
-}
-
-impl TunnelSnapshot {
-    pub fn new(document: Document, writable: bool, version: i64) -> Self {
-        let hosts = HostIndex::of(document.rules());
-        Self { document, writable, version, hosts }
-    }
-
-    /// The rules of one hostname, in the document's order.
-    pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
-        let near = self.near(hostname.as_str()).map(|(_, rule)| rule);
-        near.filter(|rule| rule.has_hostname(hostname)).collect()
-    }
-
-    /// The rules whose hosts may overlap with a hostname, each with its index in the document.
-    pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
-        let near = self.hosts.near(hostname).into_iter();
-        near.filter_map(|index| Some((index, self.document.rules().get(index)?)))
     }
 }
 
@@ -295,7 +275,7 @@ impl Snapshot {
             return None;
         }
         let visited = TunnelId::from_hostname(&record.content)?;
-        let rules = self.tunnels.get(&visited)?.rules_of(&Hostname::parse(&record.name).ok()?);
+        let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
         rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
     }
 
@@ -355,10 +335,9 @@ impl Snapshot {
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
         let own = self.own_digests();
-        let rules = self
-            .tunnels
-            .iter()
-            .flat_map(|(id, tunnel)| tunnel.near(hostname.as_str()).map(move |(_, rule)| (id, rule)));
+        let rules = self.tunnels.iter().flat_map(|(id, tunnel)| {
+            tunnel.document.near(hostname.as_str()).map(move |(_, rule)| (id, rule))
+        });
         rules
             .filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule))
             .collect()
@@ -379,7 +358,9 @@ impl Snapshot {
     pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
         let tunnels = self.tunnels.iter();
         tunnels
-            .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
+            .flat_map(|(id, tunnel)| {
+                tunnel.document.rules_of(hostname).into_iter().map(move |rule| (id, rule))
+            })
             .collect()
     }
 

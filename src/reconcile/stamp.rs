@@ -99,7 +99,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// True if nothing is claimed, so that the record is not needed.
+    /// True if no rule and no record is claimed, so that the record is not needed.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.digests.is_empty()
     }
@@ -166,7 +166,7 @@ impl Stamp {
         }
     }
 
-    /// The stamp of `record`; `None` if it was evidently copied from a record of another name.
+    /// The stamp of `record`; `None` if its comment is none, or was evidently copied from a record of another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied = |stamp: &Self| {
             stamp.hostname_code.as_deref().is_some_and(|code| code != hostname_code(&record.name))
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_the_hostname_goes_after_the_resource_and_before_all_else() {
+    fn the_code_of_the_hostname_goes_after_the_resource_and_before_all_else() {
         let mut stamp =
             Stamp::parse("external-dns owner=default rules=- ns=abcd | keep me").expect("it is ours");
         stamp.resource = Some("ingress/shop/web".into());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_of_the_hostname_in_an_unknown_form_is_kept_and_says_nothing() {
+    fn a_code_of_the_hostname_in_an_unknown_form_is_kept_and_says_nothing() {
         let comment = "external-dns owner=default rules=- h=0k3zz";
         let stamp = Stamp::parse(comment).expect("it is ours");
         assert_eq!((stamp.hostname_code.as_deref(), stamp.render(100).as_deref()), (None, Some(comment)));

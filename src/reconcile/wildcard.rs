@@ -96,7 +96,7 @@ fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
 }
 
 /// Adds the property to the published wildcards without it.
-pub(super) fn keep(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
+pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
     let mut public = Vec::new();
     let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
     for Candidate { endpoint, intent, .. } in unasked {

@@ -282,7 +282,7 @@ fn of_expressions_with_one_beginning_the_narrower_one_answers() {
 /// A first look comes before anything is made, so that the tunnel is missing, too.
 #[test]
 fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_about_it() {
-    let harness = Harness::if_unwritable();
+    let harness = Harness::without_tunnel();
     let clock = Arc::new(ManualClock::stopped());
     let program = harness.start_by(Arc::clone(&clock) as _, &[("DRY_RUN", "true")]);
     program.wait_until_ready();

@@ -19,7 +19,7 @@ fn where_the_call_that_makes_a_tunnel_hangs_there_is_one_tunnel_and_the_next_run
 }
 
 fn hang(label: &str, fault: Fault) {
-    let harness = Harness::if_unwritable();
+    let harness = Harness::without_tunnel();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hanging-calls-{label}"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the folder for tests can be written");

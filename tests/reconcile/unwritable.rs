@@ -21,7 +21,7 @@ fn records_left(mut cloudflare: FakeCloudflare, service: &str) -> usize {
     let of_name = cloudflare.records.iter().filter(|record| *record.name == *NAME).count();
     let plan = cloudflare.run_loop(&[published(NAME, service)], usize::MAX);
     let [host] = &*plan.hosts else { panic!("{:?}", plan.refusals) };
-    of_name - host.if_unwritable.len()
+    of_name - host.deletions_if_unwritable.len()
 }
 
 #[test]

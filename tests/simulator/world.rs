@@ -93,7 +93,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(settings: Settings) -> Self {
-        let harness = Harness::if_unwritable();
+        let harness = Harness::without_tunnel();
         let cloudflare = &harness.cloudflare;
         cloudflare.stop_clock();
         account::set_up(cloudflare, &settings);

@@ -18,7 +18,7 @@ use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out. Returns the
-    /// answer that rejected the content, if one did.
+    /// answer that refused the content, if one did.
     pub(super) fn send_edits(
         &mut self,
         tunnel: &'a TunnelId,

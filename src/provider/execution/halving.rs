@@ -1,4 +1,4 @@
-//! Divides the pieces of one step into groups. A refused group is sent in halves, until each bad piece is refused alone
+//! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is refused alone
 //! or the search for bad pieces has used up its part of the request. This module sends nothing.
 
 use std::cmp::Ordering;
@@ -19,13 +19,13 @@ const SEARCH_WRITES_MAX: usize = 48;
 /// content is not the cause.
 const INTERCEPTIONS_MAX: usize = 2;
 
-/// The undecided pieces of one step. In a search, the next group is half as large after a refusal, and twice as large
+/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice as large
 /// after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
     /// The pieces of each hostname together, or each piece alone after the hostname was refused alone.
     queue: Vec<Vec<Piece<'a>>>,
-    /// The pieces of hostnames with a piece that failed alone before. Each is sent alone, after all other pieces.
+    /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
@@ -44,12 +44,12 @@ impl<'a> Halving<'a> {
         pieces: &[Piece<'a>],
         size: GroupSize,
         time_left: Duration,
-        has_failed: impl Fn(&Piece<'a>) -> bool,
+        is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
             match size {
-                _ if pieces.iter().any(&has_failed) => suspects.extend(in_order(pieces)),
+                _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
                 GroupSize::SinglePiece => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
@@ -64,7 +64,7 @@ impl<'a> Halving<'a> {
     }
 
     /// True if a search that used this many writes may send no further group. All requests share the calls, and later
-    /// steps need time.
+    /// stages need time.
     pub(super) fn is_used_up(&self, writes: usize, calls_left: u32, time_left: Duration) -> bool {
         self.time_left_at_search.is_some_and(|time| {
             writes >= SEARCH_WRITES_MAX
@@ -111,7 +111,7 @@ impl<'a> Halving<'a> {
 
     /// Notes that Cloudflare or a proxy refused the sent group. A larger group is divided. A single piece is returned,
     /// and the other pieces of its hostname are dropped.
-    pub(super) fn note_rejected(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
+    pub(super) fn note_refused(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
         self.interceptions = if is_interception { self.interceptions } else { 0 };
         let mut group = mem::take(&mut self.sent);
@@ -258,7 +258,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
-            assert!(halving.note_rejected(page, TIME).is_some());
+            assert!(halving.note_refused(page, TIME).is_some());
             assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
@@ -291,7 +291,7 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.note_rejected(false, TIME);
+                    let bad = halving.note_refused(false, TIME);
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
                     halving.note_written();

@@ -107,21 +107,21 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Corrects the stamps of hostnames whose rules were not written, and carries out `if_unwritable` operations.
-    pub(super) fn correct_stamps(&mut self) {
+    /// Corrects the stamps of hostnames whose rules were not written, and deletes records that hide a wildcard's record
+    /// and whose tunnel cannot be written.
+    pub(super) fn correct_records(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
-            let corrections = self.corrections(host).into_iter().map(|one| (&*host.hostname, one));
+            let corrections = self.stamp_corrections(host).into_iter().map(|one| (&*host.hostname, one));
             by_zone.entry(&host.zone).or_default().extend(corrections);
         }
-        let mut deletable = self.unwritable.clone();
-        deletable.retain(|host| !host.if_unwritable.is_empty());
-        let missed = self.missed(&deletable);
-        for host in
-            deletable.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname))
-        {
-            let operations = host.if_unwritable.iter().cloned();
-            by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
+        let mut hiding = self.unwritable.clone();
+        hiding.retain(|host| !host.deletions_if_unwritable.is_empty());
+        let missed = self.missed(&hiding);
+        hiding.retain(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname));
+        for host in hiding {
+            let deletions = host.deletions_if_unwritable.iter().cloned();
+            by_zone.entry(&host.zone).or_default().extend(deletions.map(|one| (&*host.hostname, one)));
         }
         by_zone.retain(|_, corrections| !corrections.is_empty());
         for (zone, corrections) in by_zone {
@@ -131,8 +131,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The corrections of a hostname's records.
-    fn corrections(&self, host: &HostPlan) -> Vec<RecordOperation> {
+    /// The corrections of a hostname's stamps.
+    fn stamp_corrections(&self, host: &HostPlan) -> Vec<RecordOperation> {
         let Some((stamped, claims)) = self.ledger.mistaken_stamp(host) else { return Vec::new() };
         let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
         let zone = self.snapshot.zone(&host.zone);

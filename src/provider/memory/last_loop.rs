@@ -97,7 +97,7 @@ impl LastLoop {
     }
 
     /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
-    pub(crate) fn adjust(
+    pub(crate) fn note_sent(
         &mut self,
         adjusted: &Adjusted,
         without_service: WithoutService,

@@ -11,29 +11,29 @@ const RECENT_MAX_AGE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the time at which its reading began and the number of writes until then. Every later write
-    /// outdates the snapshot, even a write during the reading.
+    /// The snapshot, with the time at which its reading began and the generation of that time. A snapshot of an earlier
+    /// generation is outdated, even if a write began during the reading.
     read: Option<(Instant, u64, Arc<Snapshot>)>,
-    /// The number of writes.
-    writes: u64,
+    /// The number of calls of [`Self::outdate`].
+    generation: u64,
 }
 
 impl LastSnapshot {
     /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the
-    /// number of writes so far.
+    /// present generation.
     pub(crate) fn begin_reading(&mut self) -> u64 {
         self.read = None;
-        self.writes
+        self.generation
     }
 
-    /// Stores a reading that began at `begun`, after `writes` writes.
-    pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, begun: Instant, writes: u64) {
-        self.read = Some((begun, writes, Arc::clone(snapshot)));
+    /// Stores a reading that began at `begun`, in this generation.
+    pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, begun: Instant, generation: u64) {
+        self.read = Some((begun, generation, Arc::clone(snapshot)));
     }
 
     /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
     pub(crate) fn outdate(&mut self) {
-        self.writes += 1;
+        self.generation += 1;
     }
 
     /// The last snapshot, whatever its age, unless this process wrote since. Other writers may have written since.
@@ -54,8 +54,8 @@ impl LastSnapshot {
     }
 
     fn valid(&self) -> Option<(Instant, &Arc<Snapshot>)> {
-        let (begun, writes, snapshot) = self.read.as_ref()?;
-        (*writes == self.writes).then_some((*begun, snapshot))
+        let (begun, generation, snapshot) = self.read.as_ref()?;
+        (*generation == self.generation).then_some((*begun, snapshot))
     }
 }
 
@@ -70,19 +70,19 @@ mod tests {
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
         let begun = Instant::now();
         let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
-        let writes = last.begin_reading();
-        last.end_reading(&snapshot, begun, writes);
+        let generation = last.begin_reading();
+        last.end_reading(&snapshot, begun, generation);
         assert!(last.recent(begun).is_some() && last.recent(begun + RECENT_MAX_AGE).is_none());
         assert!(last.unless_outdated().is_some());
-        let writes = last.begin_reading();
+        let generation = last.begin_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
-        last.end_reading(&snapshot, begun, writes);
+        last.end_reading(&snapshot, begun, generation);
         assert!(last.unless_outdated().is_none() && last.recent(begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
         let old = Snapshot { old_answers: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
-        let writes = last.begin_reading();
-        last.end_reading(&Arc::new(old), begun, writes);
+        let generation = last.begin_reading();
+        last.end_reading(&Arc::new(old), begun, generation);
         assert!(last.recent(begun).is_none(), "it does not show that there is nothing to write");
         assert!(last.unless_outdated().is_some(), "ExternalDNS was shown it");
     }
@@ -92,8 +92,8 @@ mod tests {
         let mut last = LastSnapshot::default();
         let snapshot = Arc::new(fixture::snapshot());
         for (_, now) in year::loops() {
-            let writes = last.begin_reading();
-            last.end_reading(&snapshot, now, writes);
+            let generation = last.begin_reading();
+            last.end_reading(&snapshot, now, generation);
         }
         assert_eq!(Arc::strong_count(&snapshot), 2);
     }

@@ -24,7 +24,7 @@ pub(crate) enum GroupSize {
 
 /// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone, and an account has few of both.
 #[derive(Debug, Default)]
-pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
+pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 
 /// A tunnel or zone with unfinished writes.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct TargetMemory {
     edits: Option<Pause>,
 }
 
-impl WriteTargets {
+impl TargetMemories {
     pub(crate) fn of(&mut self, target: &str) -> &mut TargetMemory {
         self.0.entry(target.into()).or_default()
     }
@@ -60,7 +60,7 @@ impl TargetMemory {
     }
 
     /// Notes that the tunnel accepted its unchanged document or has no rules, and accepted no edited document. The next
-    /// edit is paused. Writes of a zone are not paused.
+    /// edit is paused.
     pub(crate) fn pause_edits(&mut self, reason: Reason, now: Instant) {
         self.edits = Some(Pause::after(self.edits.as_ref(), reason, EDIT_PAUSES, now));
     }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
-        let (mut targets, now) = (WriteTargets::default(), now());
+        let (mut targets, now) = (TargetMemories::default(), now());
         targets.of("a").group = GroupSize::Hostnames(25);
         targets.of("a").is_failing = true;
         targets.of("a").pause_edits(no(), now);

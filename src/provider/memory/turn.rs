@@ -1,15 +1,15 @@
 //! Remembers the turn: the hostnames that a request changes, if ExternalDNS asks for more at once.
 
-use crate::reconcile::plan::TurnPlace;
+use crate::reconcile::plan::TurnPosition;
 
-/// The requests in which a turn finishes what it has begun.
+/// The number of requests that begin at the same place although a hostname stays half written.
 const TRIES_MAX: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct TurnMemory {
     /// The place at which the turn begins; `None` for the first hostname.
-    pub(crate) start: Option<TurnPlace>,
-    /// The requests of the turn that left one of its hostnames undone, from the first one that wrote a part of one.
+    pub(crate) start: Option<TurnPosition>,
+    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname.
     tries: usize,
 }
 
@@ -20,9 +20,10 @@ impl TurnMemory {
     }
 
     /// Notes the end of a request that left hostnames of the turn undone (`is_left`), and the place of the first hostname
-    /// that it postponed. The next requests finish what this turn has begun, or take it back. Completed hostnames make room
-    /// for others, so a turn that leaves none begins at the same place.
-    pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPlace>) {
+    /// that it postponed. After a request that wrote a part of a hostname, the next requests begin at the same place, and
+    /// write the rest or delete the part. Without an undone hostname, the turn begins at the same place too, because
+    /// ExternalDNS asks for completed hostnames no more.
+    pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPosition>) {
         let is_begun = (1..TRIES_MAX).contains(&self.tries);
         self.tries = if is_left && is_begun { self.tries + 1 } else { 0 };
         if is_left && !is_begun && next.is_some() {
@@ -37,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_began_a_hostname_has_two_more_requests_and_a_turn_that_began_none_has_no_more() {
-        let next = TurnPlace { is_withdrawn: false, hostname: "b.example.com".into() };
+        let next = TurnPosition { is_withdrawn: false, hostname: "b.example.com".into() };
         for (begins, has_moved_on) in [(false, [true, true, true, true]), (true, [false, false, true, false])]
         {
             let mut turn = TurnMemory::default();

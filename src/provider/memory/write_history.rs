@@ -27,8 +27,8 @@ pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Key {
-    /// The fingerprint of content that was refused or failed when it was last sent alone.
-    Failed(u64),
+    /// The fingerprint of a suspect: content that was refused or failed alone, or did not fit into a full zone.
+    Suspect(u64),
     /// The key of a `Write` that was done. A write that is done again within a short time was reverted.
     Done(u64),
 }
@@ -37,13 +37,17 @@ enum Key {
 struct Remembered {
     content: u64,
     /// The content is not sent before the pause ends, or before the full zone has room.
-    pause: Option<(Pause, Option<Quota>)>,
+    pause: Option<(Pause, Option<FullZone>)>,
     /// The write is forgotten at this time, unless the write is refused or done again before.
     forget_at: Instant,
 }
 
-/// The zone that was full, and its number of records.
-pub(crate) type Quota = (ZoneId, usize);
+/// A zone that had the maximum number of records.
+#[derive(Clone, Debug)]
+pub(crate) struct FullZone {
+    pub(crate) zone: ZoneId,
+    pub(crate) records: usize,
+}
 
 #[derive(Debug)]
 pub(super) struct Pause {
@@ -56,32 +60,38 @@ impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
     pub(crate) fn paused_contents(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
         inserted(self.0.values().filter_map(|write| {
-            let (pause, quota) = write.pause.as_ref()?;
+            let (pause, full_zone) = write.pause.as_ref()?;
             let reason = pause.reason(now)?;
-            (!has_room(quota.as_ref(), snapshot)).then_some((write.content, reason))
+            (!has_room(full_zone.as_ref(), snapshot)).then_some((write.content, reason))
         }))
     }
 
-    /// True if the content was refused or failed when it was last sent alone.
-    pub(crate) fn has_failed(&self, content: u64) -> bool {
-        self.0.contains_key(&Key::Failed(content))
+    /// True if the content is to be sent alone, after all other content.
+    pub(crate) fn is_suspect(&self, content: u64) -> bool {
+        self.0.contains_key(&Key::Suspect(content))
     }
 
-    /// Pauses content that Cloudflare refused when the content was sent alone.
-    pub(crate) fn note_rejected(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
-        self.pause(Key::Failed(content), content, reason, quota, now);
+    /// Pauses content that Cloudflare refused alone, or that did not fit into a full zone.
+    pub(crate) fn note_refused(
+        &mut self,
+        content: u64,
+        reason: Reason,
+        full_zone: Option<FullZone>,
+        now: Instant,
+    ) {
+        self.pause(Key::Suspect(content), content, reason, full_zone, now);
     }
 
     /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
     /// content.
-    pub(crate) fn note_failure(&mut self, content: u64, now: Instant) {
+    pub(crate) fn note_suspect(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        self.0.entry(Key::Failed(content)).or_insert(Remembered { content, pause: None, forget_at });
+        self.0.entry(Key::Suspect(content)).or_insert(Remembered { content, pause: None, forget_at });
     }
 
     /// Forgets the refusal of content that was accepted.
     pub(crate) fn forget(&mut self, content: u64) {
-        self.0.remove(&Key::Failed(content));
+        self.0.remove(&Key::Suspect(content));
     }
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
@@ -109,12 +119,12 @@ impl WriteHistory {
         }
     }
 
-    fn pause(&mut self, key: Key, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+    fn pause(&mut self, key: Key, content: u64, reason: Reason, full_zone: Option<FullZone>, now: Instant) {
         let known = self.0.get(&key).filter(|known| known.content == content);
         let earlier = known.and_then(|known| known.pause.as_ref()).map(|(pause, _)| pause);
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
-        self.0.insert(key, Remembered { content, pause: Some((pause, quota)), forget_at });
+        self.0.insert(key, Remembered { content, pause: Some((pause, full_zone)), forget_at });
     }
 }
 
@@ -137,9 +147,9 @@ impl Pause {
 }
 
 /// True if a zone that was full has fewer records now.
-fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
-    quota.is_some_and(|(full, records)| {
-        snapshot.zone(full).is_some_and(|zone| zone.records().len() < *records)
+fn has_room(full_zone: Option<&FullZone>, snapshot: &Snapshot) -> bool {
+    full_zone.is_some_and(|FullZone { zone, records }| {
+        snapshot.zone(zone).is_some_and(|zone| zone.records().len() < *records)
     })
 }
 
@@ -181,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.note_rejected(1, no(), None, now));
+        let tries = sent(240, |paused, now| paused.note_refused(1, no(), None, now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -224,31 +234,31 @@ mod tests {
         let (mut paused, now) = (WriteHistory::default(), now());
         let is_paused =
             |paused: &WriteHistory, now| paused.paused_contents(&snapshot(), now).contains_key(&1);
-        paused.note_rejected(1, no(), None, now);
-        paused.note_rejected(1, no(), None, now);
+        paused.note_refused(1, no(), None, now);
+        paused.note_refused(1, no(), None, now);
         paused.forget(2);
-        assert!(is_paused(&paused, now) && paused.has_failed(1));
+        assert!(is_paused(&paused, now) && paused.is_suspect(1));
         paused.forget(1);
-        assert!(!is_paused(&paused, now) && !paused.has_failed(1));
-        paused.note_rejected(1, no(), None, now);
+        assert!(!is_paused(&paused, now) && !paused.is_suspect(1));
+        paused.note_refused(1, no(), None, now);
         assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
-        assert!(paused.has_failed(1), "it is still tried apart");
+        assert!(paused.is_suspect(1), "it is still tried apart");
     }
 
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_failure(1, now);
-        assert!(paused.has_failed(1) && paused.paused_contents(&snapshot(), now).is_empty());
-        paused.note_rejected(2, no(), None, now);
-        paused.note_failure(2, now);
+        paused.note_suspect(1, now);
+        assert!(paused.is_suspect(1) && paused.paused_contents(&snapshot(), now).is_empty());
+        paused.note_refused(2, no(), None, now);
+        paused.note_suspect(2, now);
         assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
     }
 
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_rejected(1, no(), None, now);
+        paused.note_refused(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
         assert_eq!(paused.0.len(), 1);
@@ -262,11 +272,11 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         for number in 0..36 {
             let now = start + MINUTE * number;
-            (0..640).for_each(|rule| paused.note_rejected(u64::from(number * 640 + rule), no(), None, now));
+            (0..640).for_each(|rule| paused.note_refused(u64::from(number * 640 + rule), no(), None, now));
             paused.tidy(now);
             assert!(paused.0.len() <= WRITES_MAX);
         }
-        assert!(!paused.has_failed(0) && paused.has_failed(35 * 640), "the oldest go first");
+        assert!(!paused.is_suspect(0) && paused.is_suspect(35 * 640), "the oldest go first");
         assert!(
             size_of::<(Key, Remembered)>() <= 192,
             "2 MB in all, but for the texts of Cloudflare's answers"
@@ -277,8 +287,8 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.note_rejected(3 * number, no(), None, now);
-            paused.note_failure(3 * number + 1, now);
+            paused.note_refused(3 * number, no(), None, now);
+            paused.note_suspect(3 * number + 1, now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
             assert!(paused.0.len() <= 15, "{}", paused.0.len());

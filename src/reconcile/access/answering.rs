@@ -41,7 +41,7 @@ pub(super) fn rules_taking<'s>(
     tunnel: &'s TunnelSnapshot,
     last: &dyn Fn(&Rule) -> bool,
 ) -> Vec<&'s Rule> {
-    let rules = tunnel.near(name).map(|(_, rule)| rule);
+    let rules = tunnel.document.near(name).map(|(_, rule)| rule);
     let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_match(name, path)).collect();
     if let Some(last) = taking.iter().position(|rule| rule.matches_all(name, path) && last(rule)) {
         taking.truncate(last + 1);

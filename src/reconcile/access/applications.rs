@@ -1,16 +1,7 @@
 //! Finds the Access applications that concern a hostname without a look at all applications: an account may have 500 of
 //! them, and the search runs for each of thousands of rules.
 //!
-//! A `*` has four meanings:
-//!
-//! | where | `*.example.com` stands for | any other `*` |
-//! |---|---|---|
-//! | a DNS record (RFC 4592) | each name below at any depth, unless it or a name between exists | a character |
-//! | a rule of cloudflared | each name below at any depth | alone, every host; else a character |
-//! | a destination of Access | each name one label below | a part of a label |
-//! | `DOMAIN_FILTER` | the record of the wildcard alone: `.example.com` stands for each name below | a character |
-//!
-//! So the index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
+//! The index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
 //! only these applications.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,9 +117,9 @@ mod tests {
     use crate::fixture::snapshot_of_access;
     use crate::model::Hostname;
     use crate::model::access::Destination;
+    use crate::reconcile::access::destination::surely_matches;
     use crate::reconcile::access::guard::cover;
     use crate::reconcile::access::host_protection::HostProtection;
-    use crate::reconcile::access::place;
 
     /// What is not near is never asked about, so a host with a port or a label that cannot be read counts as near.
     #[test]
@@ -184,7 +175,7 @@ mod tests {
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = HostProtection::of(&hostname, &snapshot).near().collect();
-                assert!(!place::matches_host(host, name) || near.len() == 1, "{host:?} takes {name}");
+                assert!(!surely_matches(host, name) || near.len() == 1, "{host:?} takes {name}");
                 let of_all = cover(all, &hostname, None);
                 assert_eq!(cover(near, &hostname, None), of_all, "{host:?} and {name}");
                 met += usize::from(of_all.is_err_and(|gap| gap.contains("has no policy")));

@@ -3,6 +3,15 @@
 //! Cloudflare does not document how Access compares letter case and percent signs of a path, whether `/alpha` takes
 //! `/alpha/x` or `/alphabet`, or which of two overlapping wildcards decides. So there are two answers: a destination
 //! *may match*, or it *surely matches*.
+//!
+//! A `*` has four meanings:
+//!
+//! | where | `*.example.com` stands for | any other `*` |
+//! |---|---|---|
+//! | a DNS record (RFC 4592) | each name below at any depth, unless it or a name between exists | a character |
+//! | a rule of cloudflared | each name below at any depth | alone, every host; else a character |
+//! | a destination of Access | each name one label below | a part of a label |
+//! | `DOMAIN_FILTER` | the record of the wildcard alone: `.example.com` stands for each name below | a character |
 
 use std::borrow::Cow;
 

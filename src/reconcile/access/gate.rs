@@ -1,4 +1,5 @@
-//! The gate that every publication passes: the gate sets the rule's Access check, or returns the reason to wait.
+//! The gate that every publication passes: the gate sets the rule's Access check, or returns the reason to wait or to
+//! refuse the publication.
 
 use crate::ingress::access::AccessCheck;
 use crate::ingress::{Rule, WantedRule};

@@ -7,6 +7,7 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::destination::surely_matches;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
@@ -95,7 +96,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
-    /// record points, and the rule that answers the path's visitors now.
+    /// record points (in any tunnel if it points to none), and the rule that answers the path's visitors now.
     pub(super) fn check(self, path: Option<&str>) -> Option<AccessCheck> {
         let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
@@ -156,12 +157,12 @@ impl<'a> HostProtection<'a> {
         rules.filter(move |(_, rule)| rule.path() == path)
     }
 
-    /// The rule that answers all visitors of the path, except those of rules for a part of it. An open rule counts only
-    /// if a rule of ours for the path is placed before it.
+    /// The first rule that takes all requests of the path, so that a rule of ours for the path is placed in front of it. A
+    /// rule with an Access check counts by the stronger proof of [`PathPattern::matches_all_of`] too.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
-        let mut rules = tunnel.near(name).map(|(_, rule)| rule);
+        let mut rules = tunnel.document.near(name).map(|(_, rule)| rule);
         let is_closed = |rule: &Rule| {
             rule.requires_access()
                 && rule.may_match(name, path)
@@ -241,7 +242,7 @@ fn prefix_of(path: Option<&str>) -> String {
 fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
     let above = directory(&one.path);
     let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
-    let takes_all = takes_path && place::matches_host(&one.host, hostname);
+    let takes_all = takes_path && surely_matches(&one.host, hostname);
     takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
 }
 

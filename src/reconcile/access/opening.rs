@@ -7,7 +7,7 @@ use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, OpeningEnd};
 use crate::reconcile::access::host_protection::{self, HostProtection};
-use crate::reconcile::access::place::{OwnedHostPath, Place};
+use crate::reconcile::access::place::{Place, RuleKey};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::relying;
 use crate::reconcile::access::requests::{ClosedBy, Closing};
@@ -72,7 +72,7 @@ impl PlanContext<'_> {
         over.extend(
             made_for.filter(|made| !over.iter().any(|own| own.application.id == made.application.id)),
         );
-        let asking = OwnedHostPath::of(publication.hostname.as_str(), path);
+        let asking = RuleKey::of(publication.hostname.as_str(), path);
         for own in &over {
             if let Some(relying) = relying(*own, &asking, self.access_requests, self.snapshot) {
                 let application = own.application.name.clone();
@@ -114,7 +114,7 @@ impl PlanContext<'_> {
                 is_guarded && namespace_of(closing.resource.as_deref()) != namespace_of(resource);
             // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
             let counts = !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run);
-            let is_of = |place: &Place| closing.is_within(place.hostname(), place.path().as_deref());
+            let is_of = |place: &Place| closing.is_within(place.hostname(), place.path());
             let is_at_path = || closing.is_within(protection.hostname.as_str(), path);
             counts
                 && (is_at_path() || going.iter().any(|own| is_of(own.place)))

@@ -11,6 +11,7 @@ use crate::collections::inserted;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
+use crate::reconcile::access::destination::surely_matches;
 use crate::reconcile::access::wanted::{NamedPolicy, WantedApplication};
 use crate::reconcile::stamp;
 
@@ -29,6 +30,8 @@ pub struct Place {
     hostname: Box<str>,
     /// The path, with its leading slash.
     prefix: Option<Box<str>>,
+    /// The path expression of the place's rule; `None` for the whole hostname.
+    path: Option<Box<str>>,
 }
 
 const EXPRESSION: &str = "asks for a login, and Access cannot protect a path expression: use webhook/tunnel-path-prefix, \
@@ -53,7 +56,7 @@ impl Place {
                 Some(PathPattern::prefix_of(path).filter(is_plain).ok_or(EXPRESSION)?.into())
             }
         };
-        let place = Self { hostname: hostname.as_str().into(), prefix };
+        let place = Self { hostname: hostname.as_str().into(), prefix, path: path.map(Into::into) };
         let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
         if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
     }
@@ -65,8 +68,12 @@ impl Place {
             return None;
         }
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
-        let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        Some(Self { hostname: hostname.into(), prefix })
+        let prefix: Option<Box<str>> = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
+        let path = prefix.as_deref().map(|prefix| match PathPattern::from_prefix(prefix) {
+            Ok(path) => path.as_str().into(),
+            Err(_) => prefix.into(),
+        });
+        Some(Self { hostname: hostname.into(), prefix, path })
     }
 
     pub fn hostname(&self) -> &str {
@@ -74,9 +81,8 @@ impl Place {
     }
 
     /// The path expression of the place's rule; `None` for the whole hostname.
-    pub fn path(&self) -> Option<String> {
-        let prefix = self.prefix.as_deref()?;
-        Some(PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into()))
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
     }
 
     /// The destinations of the place's application: for a path, the path itself and everything below.
@@ -91,7 +97,7 @@ impl Place {
     /// True if the application of the place takes requests for `name`. A wildcard `name` counts only if it is the
     /// hostname of the place.
     pub fn is_over(&self, name: &str) -> bool {
-        matches_host(&self.hostname, name)
+        surely_matches(&self.hostname, name)
     }
 
     /// The name of the place's application.
@@ -100,23 +106,17 @@ impl Place {
     }
 }
 
-/// A hostname, and the path expression of a rule there; `None` for the rule without a path.
+/// The hostname and path of a rule; without a path, also of a record without a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::reconcile) struct OwnedHostPath {
+pub(in crate::reconcile) struct RuleKey {
     hostname: Box<str>,
     path: Option<Box<str>>,
 }
 
-impl OwnedHostPath {
+impl RuleKey {
     pub(in crate::reconcile) fn of(hostname: &str, path: Option<&str>) -> Self {
         Self { hostname: hostname.into(), path: path.map(Into::into) }
     }
-}
-
-/// True if a destination with this host takes requests for a name. A leading `*` is one label, or the start of one.
-pub(super) fn matches_host(host: &str, name: &str) -> bool {
-    let label = || name.strip_suffix(host.strip_prefix('*')?);
-    host == name || label().is_some_and(|label| !label.contains(['.', '*']))
 }
 
 impl fmt::Display for Place {
@@ -252,7 +252,7 @@ mod tests {
             Place::of(&Hostname::parse(hostname).expect("a hostname"), Some(path))
         };
         assert_eq!(place("a.example.com", "").path(), None);
-        assert_eq!(place("a.example.com", "^/api(/|$)").path().as_deref(), Some("^/api(/|$)"));
+        assert_eq!(place("a.example.com", "^/api(/|$)").path(), Some("^/api(/|$)"));
         for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {
             assert_eq!(of("a.example.com", path), Err(EXPRESSION), "{path}");
         }

@@ -6,7 +6,7 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{HostProtection, requires_another};
-use crate::reconcile::access::place::OwnedHostPath;
+use crate::reconcile::access::place::RuleKey;
 use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -16,20 +16,19 @@ use crate::reconcile::snapshot::Snapshot;
 /// all its names.
 pub(super) fn relying(
     own: OwnApplication<'_>,
-    asking: &OwnedHostPath,
+    asking: &RuleKey,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let OwnApplication { place, application } = own;
     let path = place.path();
-    let path = path.as_deref();
     if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
         return Some(outside);
     }
-    let at_place = OwnedHostPath::of(place.hostname(), path);
+    let at_place = RuleKey::of(place.hostname(), path);
     let hostname = Hostname::parse(place.hostname()).ok()?;
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Another endpoint than the asking one may be refused.
@@ -46,7 +45,7 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: &'a OwnedHostPath,
+    asking: &'a RuleKey,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -71,7 +70,7 @@ impl NameUnder<'_> {
                 return Some(rule_text(rule));
             }
         }
-        let place = OwnedHostPath::of(self.name(), None);
+        let place = RuleKey::of(self.name(), None);
         if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
             return None;
         }
@@ -92,7 +91,7 @@ impl NameUnder<'_> {
     /// True if an endpoint opens the path in the tunnel. An endpoint other than the asking one may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let place = OwnedHostPath::of(self.name(), path);
+        let place = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
         self.requests.open.contains(&place) && (*self.asking == place || is_ours())
     }
@@ -112,18 +111,21 @@ impl NameUnder<'_> {
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let place = || OwnedHostPath::of(self.name(), rule.path());
+        let place = || RuleKey::of(self.name(), rule.path());
         let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
         !requires_another(rule, self.application)
-            && !self.may_be_open(tunnel, rule)
+            && !self.is_to_be_open(tunnel, rule)
             && !goes()
             && !self.is_covered(rule.path())
     }
 
-    /// True if the rule may be open.
-    fn may_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+    /// True if nothing is lost once the rule is open: an endpoint opens the rule, or its service is a status.
+    fn is_to_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        if is_status(rule.service()) {
+            return true;
+        }
         if rule.folded_hostname() != self.name() {
-            return self.opens_place || is_status(rule.service());
+            return self.opens_place;
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(tunnel, rule.path())

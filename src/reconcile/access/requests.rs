@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::model::Hostname;
-use crate::reconcile::access::place::OwnedHostPath;
+use crate::reconcile::access::place::RuleKey;
 
 /// What all endpoints of a request ask of Access.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AccessRequests {
     /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: BTreeSet<OwnedHostPath>,
+    pub(in crate::reconcile) open: BTreeSet<RuleKey>,
     /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: BTreeSet<OwnedHostPath>,
+    pub(in crate::reconcile) withdrawn: BTreeSet<RuleKey>,
     /// The places to be closed.
     pub(in crate::reconcile) closing: Vec<Closing>,
 }

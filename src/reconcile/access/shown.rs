@@ -71,7 +71,7 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 /// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference,
 /// and returns a note on each. Without a default policy, removes `none` from an open endpoint, because `records` does
 /// not show it there.
-pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
+pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
     let has_default = !snapshot.operator().default_access_policy.is_empty();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {

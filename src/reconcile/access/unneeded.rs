@@ -7,7 +7,7 @@ use crate::reconcile::Note;
 use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place::{OwnedHostPath, Place};
+use crate::reconcile::access::place::{Place, RuleKey};
 use crate::reconcile::access::relying::relying;
 use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
@@ -43,7 +43,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
         // No endpoint asks for anything.
-        let asking = OwnedHostPath::of(place.hostname(), place.path().as_deref());
+        let asking = RuleKey::of(place.hostname(), place.path());
         let relying = relying(own, &asking, &AccessRequests::default(), snapshot);
         Some(Unneeded { own, is_replaced, relying })
     });
@@ -63,15 +63,14 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// True if every rule that serves visitors of the place accepts the token of our next application over these visitors.
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
-    let path = place.path();
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     let mut replaced = names.into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
+        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
             let mut over =
-                HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path.as_deref()));
+                HostProtection::of(&hostname, snapshot).own_covering(rule.path().or_else(|| place.path()));
             let next = over.find(|own| own.application.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
         };
@@ -113,7 +112,6 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
 
 /// True if a comment of ours claims the rule of the place, or the record without a rule.
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
-    let path = place.path();
     let own = snapshot.own_records_of(place.hostname());
-    own.iter().any(|own| snapshot.claims_path(&own.stamp, path.as_deref()))
+    own.iter().any(|own| snapshot.claims_path(&own.stamp, place.path()))
 }

@@ -55,7 +55,8 @@ pub fn content_fingerprints(host: &HostPlan) -> impl Iterator<Item = (Option<&st
 /// each time, whatever happens to other hostnames and to the other writes of this hostname.
 pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
-        let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
+        let near =
+            snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.document.near(&host.hostname));
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         Write {

@@ -9,7 +9,7 @@ use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gated};
-use crate::reconcile::access::place::OwnedHostPath;
+use crate::reconcile::access::place::RuleKey;
 use crate::reconcile::access::requests::{AccessRequests, ClosedBy, Closing};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
@@ -60,7 +60,7 @@ pub(super) fn access_requests(
     for (name, request) in requests {
         let entitled = entitled(name, request, snapshot);
         let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-        access_requests.withdrawn.extend(withdrawn.map(|path| OwnedHostPath::of(name, path)));
+        access_requests.withdrawn.extend(withdrawn.map(|path| RuleKey::of(name, path)));
         let hostname =
             LazyCell::new(|| Hostname::parse(name).ok().filter(|_| may_be_published(name, snapshot)));
         for wanted in &request.wanted {
@@ -71,7 +71,7 @@ pub(super) fn access_requests(
             let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
                 Ok(WantedAccess::Open) => {
                     if may_have {
-                        let place = OwnedHostPath::of(name, path_of(&wanted.set_identifier));
+                        let place = RuleKey::of(name, path_of(&wanted.set_identifier));
                         access_requests.open.insert(place);
                     }
                     continue;

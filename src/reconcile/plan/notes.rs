@@ -53,12 +53,15 @@ fn reordered(
     for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
         let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
-            let rules =
-                snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
+            let rules = snapshot
+                .tunnels
+                .get(*tunnel)
+                .into_iter()
+                .flat_map(|present| present.document.rules_of(hostname));
             let stays = |rule: &Rule| host.claims.digests.contains(&Digest::of(tunnel, rule.path()));
             let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
-                let change = marked_rules.reordered(hostname, rule.path())?;
+                let change = marked_rules.effect_of_reordering(hostname, rule.path())?;
                 let path = rule.path().unwrap_or_default();
                 Some(Note::about(
                     &host.hostname,

@@ -37,7 +37,7 @@ pub struct Plan {
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
     /// The first of the postponed hostnames.
-    pub next_turn: Option<TurnPlace>,
+    pub next_turn: Option<TurnPosition>,
 }
 
 impl Plan {
@@ -103,7 +103,7 @@ impl Plan {
 /// The place of a hostname in the order of turns. Withdrawn hostnames come after all others, because another hostname
 /// may take over their visitors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TurnPlace {
+pub struct TurnPosition {
     pub(crate) is_withdrawn: bool,
     pub(crate) hostname: Box<str>,
 }
@@ -162,7 +162,7 @@ pub struct HostPlan {
     /// Operations on records in [`Stage::Unstamp`].
     pub unstamp_operations: Vec<RecordOperation>,
     /// Operations on records that replace all other operations if a tunnel cannot be written.
-    pub if_unwritable: Vec<RecordOperation>,
+    pub deletions_if_unwritable: Vec<RecordOperation>,
     /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
     pub adoptions: Vec<Adoption>,
     /// The digests of the rules in `adoptions`.
@@ -203,7 +203,8 @@ impl HostPlan {
 
     /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
     pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
-        self.dangling.contains(digest) || !self.if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
+        self.dangling.contains(digest)
+            || !self.deletions_if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
     }
 
     /// A note about the hostname and its object.

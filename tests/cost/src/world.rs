@@ -144,7 +144,7 @@ impl World {
         let document = Document::parse(Some(&configuration))?;
         Ok(Snapshot {
             zones: vec![ZoneSnapshot::new(zone, records)],
-            tunnels: [(tunnel(), TunnelSnapshot::new(document, true, 1))].into(),
+            tunnels: [(tunnel(), TunnelSnapshot { document, writable: true, version: 1 })].into(),
             access: access.clone(),
             ..Snapshot::new(settings().into())
         })

@@ -349,7 +349,10 @@ impl FakeCloudflare {
             tunnels: self
                 .documents
                 .iter()
-                .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
+                .map(|(id, document)| {
+                    let document = document.clone();
+                    (id.clone(), TunnelSnapshot { document, writable: true, version: 1 })
+                })
                 .collect(),
             unconfigured_tunnels: self.unconfigured_tunnels.clone(),
             access: self.access.clone(),

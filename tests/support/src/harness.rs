@@ -35,12 +35,12 @@ pub struct Harness {
 
 impl Harness {
     pub fn new() -> Self {
-        let harness = Self::if_unwritable();
+        let harness = Self::without_tunnel();
         Self { tunnel: harness.cloudflare.add_tunnel("home"), ..harness }
     }
 
     /// Before the tunnel is made; its id is empty.
-    pub fn if_unwritable() -> Self {
+    pub fn without_tunnel() -> Self {
         let cloudflare = Emulator::start();
         cloudflare.add_token(Token::full(TOKEN));
         let zone = cloudflare.add_zone("example.com", Plan::Pro);

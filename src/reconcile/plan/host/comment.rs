@@ -54,12 +54,11 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
     &stamp.claims.digests - &stays
 }
 
-/// The reason if the comment has no room for new claims beside the claims that the stamp has already.
+/// The reason if the comment has no room for the claims of the `accepted` endpoints beside those of the stamp.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
-    let comes = accepted.iter().any(|gated| !claims_already(host, gated));
     let comments = comments(host, accepted);
     let mut claims = claims_with(host, accepted, &[]);
-    if !comes || comments.has_room(&claims) {
+    if comments.has_room(&claims) {
         return None;
     }
     let dangling = dangling(host, accepted);

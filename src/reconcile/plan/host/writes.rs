@@ -136,7 +136,7 @@ pub(super) fn host_plan(
         adoptions: adoption::adoptions(host, accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: change.target.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
+        deletions_if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
         claims,
         dangling,
         comments,
@@ -280,7 +280,6 @@ impl RecordWrites<'_, '_> {
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
-                let unstamped = unstamped.filter(|_| before != after);
                 stamp.extend(self.patch(record, Stage::Stamp, stamped));
                 unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
             }
