@@ -21,7 +21,6 @@ pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
-pub(super) use self::targets::GroupSize;
 use self::targets::TargetMemories;
 use self::turn::TurnMemory;
 pub(super) use self::unneeded_places::UnneededPlaces;

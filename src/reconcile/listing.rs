@@ -9,7 +9,7 @@ use miniserde::ser::Fragment;
 use crate::ingress::Rule;
 use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
-use crate::model::hostname::{self, is_below};
+use crate::model::hostname::{self, HostPattern, is_below};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
@@ -186,8 +186,10 @@ fn foreign_record(record: &Record, tunnel: &TunnelId, snapshot: &Snapshot) -> Op
         if hostname.is_some_and(|hostname| !present.document.rules_of(&hostname).is_empty()) {
             return None;
         }
-        let mut rules = present.document.rules().iter();
-        if !record_only && !rules.any(|rule| matches_name(rule, &record.name)) {
+        let (mut rules, pattern) = (present.document.rules().iter(), HostPattern::of(&record.name));
+        let takes_some =
+            |rule: &Rule| rule.may_match(&record.name, None) || pattern.includes(rule.folded_hostname());
+        if !record_only && !rules.any(|rule| !rule.is_catch_all() && takes_some(rule)) {
             state = EntryState::RecordWithoutRule;
         }
     }
@@ -240,17 +242,6 @@ fn owner_of(hostname: &str, digest: Digest, snapshot: &Snapshot) -> Option<Box<s
     let mut stamps = records.iter().filter_map(Stamp::of);
     stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
 }
-/// True if the rule is for another hostname, and takes requests for `name` or for a name below a wildcard `name`. The
-/// catch-all does not count.
-fn matches_name(rule: &Rule, name: &str) -> bool {
-    let hostname = rule.folded_hostname();
-    let is_within =
-        |name: &str, wildcard: &str| wildcard.strip_prefix("*.").is_some_and(|domain| is_below(name, domain));
-    is_for_every_host(hostname) && rule.path().is_some()
-        || is_within(name, hostname)
-        || is_within(hostname, name)
-}
-
 fn is_for_every_host(hostname: &str) -> bool {
     hostname.is_empty() || hostname == EVERY_HOST
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::work::Piece;
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::provider::memory::GroupSize;
 use crate::reconcile::plan::HostPlan;
 
 /// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
@@ -29,8 +28,8 @@ pub(super) struct Halving<'a> {
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    /// The size of the next group.
-    pub(super) size: GroupSize,
+    /// In a search, the maximum number of hostnames in the next group; zero for a single piece.
+    pub(super) size: Option<usize>,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
     /// The number of consecutive proxy pages for single pieces.
@@ -42,7 +41,7 @@ impl<'a> Halving<'a> {
     /// size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        size: GroupSize,
+        size: Option<usize>,
         time_left: Duration,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
@@ -50,11 +49,11 @@ impl<'a> Halving<'a> {
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
             match size {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
-                GroupSize::SinglePiece => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
+                Some(0) => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (size != GroupSize::All || !suspects.is_empty()).then_some(time_left);
+        let time_left_at_search = (size.is_some() || !suspects.is_empty()).then_some(time_left);
         Self { queue, suspects, sent: Vec::new(), size, time_left_at_search, interceptions: 0 }
     }
 
@@ -81,12 +80,7 @@ impl<'a> Halving<'a> {
     /// The next group; empty at the end. A group of several hostnames has at most this many operations.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
-        let most = match self.size {
-            GroupSize::All => usize::MAX,
-            GroupSize::Hostnames(hostnames) => hostnames,
-            GroupSize::SinglePiece => 1,
-        };
-        let fitting = self.queue.iter().take(most).take_while(|pieces| {
+        let fitting = self.queue.iter().take(self.size.unwrap_or(usize::MAX)).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
@@ -101,11 +95,7 @@ impl<'a> Halving<'a> {
     /// Notes that the sent group was written.
     pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.size = match self.size {
-            GroupSize::All => GroupSize::All,
-            GroupSize::Hostnames(hostnames) => GroupSize::Hostnames(hostnames.saturating_mul(2)),
-            GroupSize::SinglePiece => GroupSize::Hostnames(1),
-        };
+        self.size = self.size.map(|hostnames| hostnames.saturating_mul(2).max(1));
         self.interceptions = 0;
     }
 
@@ -124,9 +114,9 @@ impl<'a> Halving<'a> {
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.size = GroupSize::SinglePiece;
+                self.size = Some(0);
             }
-            _ => self.size = GroupSize::Hostnames(group.len() / 2),
+            _ => self.size = Some(group.len() / 2),
         }
         self.queue.splice(..0, group);
         None
@@ -227,10 +217,10 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
+            let sent = Halving::new(&pieces, None, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
+        assert_eq!(Halving::new(&[], None, TIME, |_| false).next(9), []);
     }
 
     #[test]
@@ -244,9 +234,9 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            let search = Halving::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
+            let search = Halving::new(&[], Some(1), seconds(time), |_| false);
             assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
-            let no_search = Halving::new(&[], GroupSize::All, seconds(time), |_| false);
+            let no_search = Halving::new(&[], None, seconds(time), |_| false);
             assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
         }
     }
@@ -255,7 +245,7 @@ mod tests {
     fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
         let hosts = ["a", "b", "c", "d"].map(|hostname| host(hostname, 1));
         let pieces = hosts.each_ref().map(piece);
-        let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
+        let mut halving = Halving::new(&pieces, Some(0), TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
             assert!(halving.note_refused(page, TIME).is_some());
@@ -278,11 +268,7 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname());
-            let size = match size {
-                0 => GroupSize::SinglePiece,
-                5 => GroupSize::All,
-                hostnames => GroupSize::Hostnames(hostnames),
-            };
+            let size = Some(size).filter(|size| *size < 5);
             let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {

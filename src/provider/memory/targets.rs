@@ -11,17 +11,6 @@ use crate::reconcile::reason::Reason;
 /// connector reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
-/// The hostnames whose pieces are sent together to a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum GroupSize {
-    #[default]
-    All,
-    /// At most this many, and at least one.
-    Hostnames(usize),
-    /// One piece of one hostname.
-    SinglePiece,
-}
-
 /// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone, and an account has few of both.
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
@@ -29,8 +18,8 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 /// A tunnel or zone with unfinished writes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
-    /// The size of the next group in the search for the bad pieces.
-    pub(crate) group: GroupSize,
+    /// In a search for bad pieces, the maximum number of hostnames in the next group; zero for a single piece.
+    pub(crate) group: Option<usize>,
     /// The last write failed, whatever its content.
     pub(crate) is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
@@ -82,19 +71,19 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (TargetMemories::default(), now());
-        targets.of("a").group = GroupSize::Hostnames(25);
+        targets.of("a").group = Some(25);
         targets.of("a").is_failing = true;
         targets.of("a").pause_edits(no(), now);
         targets.of("b").is_failing = true;
-        assert_eq!((targets.of("a").group, targets.is_failing("a")), (GroupSize::Hostnames(25), true));
-        assert_eq!((targets.of("b").group, targets.is_failing("b")), (GroupSize::All, true));
+        assert_eq!((targets.of("a").group, targets.is_failing("a")), (Some(25), true));
+        assert_eq!((targets.of("b").group, targets.is_failing("b")), (None, true));
         assert_eq!(
             (targets.of("a").paused_edits(now), targets.of("b").paused_edits(now)),
             (Some(no()), None)
         );
         assert_eq!(targets.of("a").paused_edits(now + EDIT_PAUSES.0), None);
         targets.forget("a");
-        assert_eq!((targets.of("a").group, targets.is_failing("a")), (GroupSize::All, false));
+        assert_eq!((targets.of("a").group, targets.is_failing("a")), (None, false));
         assert_eq!(targets.of("a").paused_edits(now), None);
     }
 }

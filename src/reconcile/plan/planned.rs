@@ -121,11 +121,6 @@ pub enum Stage {
     Unstamp,
 }
 
-impl Stage {
-    /// All stages in order.
-    pub const ALL: [Self; 3] = [Self::Stamp, Self::EditRules, Self::Unstamp];
-}
-
 /// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {

@@ -71,6 +71,9 @@ impl PartialEq for Requests {
     }
 }
 
+/// The stages of an apply, in their order.
+pub const STAGES: [Stage; 3] = [Stage::Stamp, Stage::EditRules, Stage::Unstamp];
+
 pub fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
 }
@@ -366,7 +369,7 @@ impl FakeCloudflare {
     /// Carries out the plan's first `limit` writes. True when that was all of them.
     pub fn apply(&mut self, plan: &Plan, limit: usize) -> bool {
         let last = self.writes.saturating_add(limit);
-        Stage::ALL.into_iter().all(|stage| self.apply_stage(plan, stage, last))
+        STAGES.into_iter().all(|stage| self.apply_stage(plan, stage, last))
     }
 
     /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last one
