@@ -20,7 +20,8 @@ pub use request::{needed_by_plan, other_owner};
 
 use crate::collections::inserted;
 use crate::model::endpoint::Changes;
-use crate::reconcile::plan::host::planning::{HostOutcome, plan_host};
+use crate::reconcile::plan::host::planning::plan_host;
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
@@ -53,8 +54,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (hostname, request) in by_hostname {
         if request.withdrawn.is_empty() {
-            let place = TurnPosition { is_withdrawn: false, hostname };
-            candidates.push((place, TurnCandidate::Wanted(request)));
+            let position = TurnPosition { is_withdrawn: false, hostname };
+            candidates.push((position, TurnCandidate::Wanted(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
             let is_withdrawn = outcome.host.as_ref().is_some_and(|host| host.is_withdrawn);
@@ -62,20 +63,21 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         }
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
-    let withdrawn = deletions.iter().filter(|(place, _)| place.is_withdrawn);
-    let refused = mass_deletion::refused(&inserted(withdrawn.map(|(place, _)| &*place.hostname)), snapshot);
-    for (place, outcome) in deletions {
-        if refused.contains(&place.hostname) {
+    let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
+    let refused =
+        mass_deletion::refused(&inserted(withdrawn.map(|(position, _)| &*position.hostname)), snapshot);
+    for (position, outcome) in deletions {
+        if refused.contains(&position.hostname) {
             let resource = outcome.host.as_ref().and_then(|host| host.resource.clone());
-            let refusal = Refusal::whole(place.hostname, resource, Reason::MassDeletion);
+            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion);
             plan.add(outcome.without_host([refusal]));
         } else {
-            candidates.push((place, TurnCandidate::Planned(outcome.into())));
+            candidates.push((position, TurnCandidate::Planned(outcome.into())));
         }
     }
     candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let is_before =
-        |(place, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| place < start);
+        |(position, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| position < start);
     let start = candidates.partition_point(is_before);
     candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
@@ -100,29 +102,20 @@ impl Plan {
         hostnames_max: usize,
         context: PlanContext<'_>,
     ) {
-        for (place, candidate) in candidates {
+        for (position, candidate) in candidates {
             if self.hosts.len() >= hostnames_max {
-                self.postponed.insert(place.hostname.clone());
-                self.next_turn.get_or_insert(place);
+                self.postponed.insert(position.hostname.clone());
+                self.next_turn.get_or_insert(position);
                 continue;
             }
             let outcome = match candidate {
                 TurnCandidate::Planned(outcome) => *outcome,
-                TurnCandidate::Wanted(request) => plan_host(&place.hostname, request, context),
+                TurnCandidate::Wanted(request) => plan_host(&position.hostname, request, context),
             };
             let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
             let refusals = outcome.host.as_ref().map(paused).unwrap_or_default();
             self.add(if refusals.is_empty() { outcome } else { outcome.without_host(refusals) });
         }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
-    }
-
-    fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { host, refusals, notes, application_writes, opened } = outcome;
-        self.hosts.extend(host);
-        self.refusals.extend(refusals);
-        self.notes.extend(notes);
-        self.application_writes.extend(application_writes);
-        self.opened.extend(opened);
     }
 }

@@ -201,9 +201,18 @@ fn what_is_foreign_shows_its_owner_and_what_is_missing() {
         ),
         (
             "a record that a wildcard's rule serves",
-            vec![rule("*.EXAMPLE.com", "")],
+            vec![rule("*.example.com", "")],
             vec![("a.example.com", "CNAME", home, String::new())],
             &["*.example.com - http://theirs:80 home - foreign", "a.example.com - - home - foreign"],
+        ),
+        (
+            "a record below a wildcard's rule in upper case, which matches no request",
+            vec![rule("*.EXAMPLE.com", "")],
+            vec![("a.example.com", "CNAME", home, String::new())],
+            &[
+                "*.example.com - http://theirs:80 home - foreign",
+                "a.example.com - - home - record without rule",
+            ],
         ),
         (
             "a record that a rule for every host serves in part",

@@ -3,12 +3,11 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
-use std::mem;
 
 use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
-use crate::reconcile::access::gate::{AccessStep, Gated};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::place::RuleKey;
 use crate::reconcile::access::requests::{AccessRequests, ClosedBy, Closing};
 use crate::reconcile::access::wanted::WantedAccess;
@@ -21,22 +20,21 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
-pub(super) fn judged(name: &str, request: &mut HostRequest, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
-    let (snapshot, entitled) = (context.snapshot, entitled(name, request, context.snapshot));
+pub(super) fn judged(
+    name: &str,
+    wanted: Vec<Wanted<Publication>>,
+    registry_names: &[Box<str>],
+    context: PlanContext<'_>,
+) -> Vec<Wanted<Gated>> {
+    let snapshot = context.snapshot;
+    let entitled = entitled(name, &wanted, registry_names, snapshot);
     let judge = |publication, resource: Option<&str>| {
         check_entitled(entitled.as_ref(), resource, snapshot)?;
         let gated = context.gated(publication, resource)?;
         check_not_refused(gated.publication(), context.inputs)?;
-        // An old answer may hide a rule that relies on the application that the opening deletes.
-        if let (AccessStep::Opening { .. }, Some(problem)) =
-            (gated.access_step(), snapshot.old_answers.values().next())
-        {
-            return Err(Reason::Waiting(problem.to_string()));
-        }
         Ok(gated)
     };
-    let wanted = mem::take(&mut request.wanted).into_iter();
-    let judged = wanted.map(|Wanted { set_identifier, resource, publication }| {
+    let judged = wanted.into_iter().map(|Wanted { set_identifier, resource, publication }| {
         let publication = publication.and_then(|publication| judge(publication, resource.as_deref()));
         Wanted { set_identifier, resource, publication }
     });
@@ -44,10 +42,15 @@ pub(super) fn judged(name: &str, request: &mut HostRequest, context: PlanContext
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on.
-fn entitled(name: &str, request: &HostRequest, snapshot: &Snapshot) -> Option<NamespaceCode> {
-    let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
+fn entitled(
+    name: &str,
+    wanted: &[Wanted<Publication>],
+    registry_names: &[Box<str>],
+    snapshot: &Snapshot,
+) -> Option<NamespaceCode> {
+    let allowed = wanted.iter().filter(|one| one.publication.is_ok());
     let asking = allowed.filter_map(|one| one.resource.as_deref());
-    namespace::entitled(name, &request.registry_names, asking, snapshot)
+    namespace::entitled(name, registry_names, asking, snapshot)
 }
 
 /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
@@ -58,7 +61,7 @@ pub(super) fn access_requests(
 ) -> AccessRequests {
     let mut access_requests = AccessRequests::default();
     for (name, request) in requests {
-        let entitled = entitled(name, request, snapshot);
+        let entitled = entitled(name, &request.wanted, &request.registry_names, snapshot);
         let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
         access_requests.withdrawn.extend(withdrawn.map(|path| RuleKey::of(name, path)));
         let hostname =

@@ -79,6 +79,16 @@ impl Plan {
         }
     }
 
+    /// Adds the plan of a hostname.
+    pub(super) fn add(&mut self, outcome: HostOutcome) {
+        let HostOutcome { host, refusals, notes, application_writes, opened } = outcome;
+        self.hosts.extend(host);
+        self.refusals.extend(refusals);
+        self.notes.extend(notes);
+        self.application_writes.extend(application_writes);
+        self.opened.extend(opened);
+    }
+
     /// Refuses openings that wait for the deletion of an application, if a rule that accepts the application's tokens
     /// stays as it is.
     pub(super) fn refuse_openings(&mut self, snapshot: &Snapshot) {
@@ -172,6 +182,34 @@ pub struct HostPlan {
     pub comments: Comments,
     /// Notes on endpoints whose visitors need no login once the rules are written.
     pub opened: Vec<Note>,
+}
+
+/// The plan of one hostname.
+#[derive(Debug, Default)]
+pub(super) struct HostOutcome {
+    /// The writes of rules and records; `None` if there are none.
+    pub(super) host: Option<HostPlan>,
+    pub(super) refusals: Vec<Refusal>,
+    pub(super) notes: Vec<Note>,
+    pub(super) application_writes: Vec<ApplicationWrite>,
+    /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
+    pub(super) opened: Vec<(Place, Note)>,
+}
+
+impl HostOutcome {
+    pub(super) fn refused(refusals: Vec<Refusal>) -> Self {
+        Self { refusals, ..Self::default() }
+    }
+
+    /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but
+    /// nothing is opened before its rule is written.
+    pub(super) fn without_host(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
+        // A move whose writes are refused makes no progress, so it fails no request.
+        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
+        self.refusals.extend(refusals);
+        self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
+        Self { host: None, notes: Vec::new(), opened: Vec::new(), ..self }
+    }
 }
 
 /// The writes of a hostname among `hosts`, which are sorted.

@@ -13,8 +13,8 @@ use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::path_of;
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -28,13 +28,10 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) accepted: Vec<&'w Gated>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
-    pub(super) refusals: Vec<Refusal>,
-    /// The work on applications.
-    pub(super) application_writes: Vec<ApplicationWrite>,
     /// Notes on endpoints whose visitors need no login once the rules are written.
     pub(super) opened: Vec<Note>,
-    /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
-    pub(super) opened_by_deletion: Vec<(Place, Note)>,
+    /// The refusals, and the work on applications.
+    pub(super) outcome: HostOutcome,
 }
 
 impl Wanted<Gated> {
@@ -75,12 +72,11 @@ pub(super) fn decide<'a, 'w>(
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
+    let refusals = refused.chain(withheld(&host, asked, wanted)).chain(ambiguous).collect();
     let mut decision = Decision {
         accepted: accepted_of(wanted),
-        refusals: refused.chain(withheld(&host, asked, wanted)).chain(ambiguous).collect(),
-        application_writes,
         opened: Vec::new(),
-        opened_by_deletion: Vec::new(),
+        outcome: HostOutcome { refusals, application_writes, ..HostOutcome::default() },
         host,
         withdrawn: withdrawable(asked, wanted),
     };
@@ -113,16 +109,18 @@ impl Decision<'_, '_> {
         else {
             return;
         };
-        self.application_writes.extend(deletion.clone());
+        let outcome = &mut self.outcome;
+        outcome.application_writes.extend(deletion.clone());
         match end {
             OpeningEnd::Foreign => {}
             OpeningEnd::Later { application } => {
-                self.refusals.push(one.refusal(&self.host, Reason::WaitsForAccessCheck(application.clone())));
+                let reason = Reason::WaitsForAccessCheck(application.clone());
+                outcome.refusals.push(one.refusal(&self.host, reason));
             }
             OpeningEnd::Open => {
                 let note = self.host.opening_note(&one.set_identifier, one.resource.as_deref());
                 match deletion {
-                    Some(write) => self.opened_by_deletion.push((write.place.clone(), note)),
+                    Some(write) => outcome.opened.push((write.place.clone(), note)),
                     None => self.opened.push(note),
                 }
             }

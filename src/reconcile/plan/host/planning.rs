@@ -6,50 +6,17 @@ use super::decide::{Decision, decide};
 use super::{Host, writes};
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
-use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::judge::judged;
-use crate::reconcile::plan::planned::HostPlan;
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{HostRequest, Withdrawn};
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-/// The plan of one hostname.
-#[derive(Debug, Default)]
-pub(in crate::reconcile::plan) struct HostOutcome {
-    /// The writes of rules and records; `None` if there are none.
-    pub(in crate::reconcile::plan) host: Option<HostPlan>,
-    pub(in crate::reconcile::plan) refusals: Vec<Refusal>,
-    pub(in crate::reconcile::plan) notes: Vec<Note>,
-    pub(in crate::reconcile::plan) application_writes: Vec<ApplicationWrite>,
-    /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
-    pub(in crate::reconcile::plan) opened: Vec<(Place, Note)>,
-}
-
-impl HostOutcome {
-    fn refused(refusals: Vec<Refusal>) -> Self {
-        Self { refusals, ..Self::default() }
-    }
-
-    /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but
-    /// nothing is opened before its rule is written.
-    pub(in crate::reconcile::plan) fn without_host(
-        mut self,
-        refusals: impl IntoIterator<Item = Refusal>,
-    ) -> Self {
-        // A move whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
-        self.refusals.extend(refusals);
-        self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
-        Self { host: None, notes: Vec::new(), opened: Vec::new(), ..self }
-    }
-}
-
 /// Plans the request for one hostname.
 pub(in crate::reconcile::plan) fn plan_host(
     name: &str,
-    mut request: HostRequest,
+    request: HostRequest,
     context: PlanContext<'_>,
 ) -> HostOutcome {
     let (snapshot, asking) = (context.snapshot, request.resource());
@@ -61,22 +28,23 @@ pub(in crate::reconcile::plan) fn plan_host(
     let Ok(hostname) = Hostname::parse(name) else {
         return HostOutcome::refused(mistakes(name, &request).collect());
     };
-    let mut wanted = judged(name, &mut request, context);
+    let HostRequest { wanted, withdrawn, registry_names } = request;
+    let mut wanted = judged(name, wanted, &registry_names, context);
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
-    let host = Host::of(context, zone, hostname, &request.registry_names);
+    let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         return refused(Reason::Waiting(problem.into()));
     }
-    let decision = decide(host, &mut wanted, &request.withdrawn);
+    let decision = decide(host, &mut wanted, &withdrawn);
     let resource = asking.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, refusals, application_writes, opened_by_deletion, .. } = decision;
-    let notes = rules_left(&host, &request.withdrawn).collect();
-    let outcome = HostOutcome { host: None, refusals, notes, application_writes, opened: opened_by_deletion };
+    let Decision { host, mut outcome, .. } = decision;
     match planned {
         Ok((host_plan, waiting)) => {
-            let refusals = outcome.refusals.into_iter().chain(waiting).collect();
-            HostOutcome { host: Some(host_plan).filter(|host| !host.is_empty()), refusals, ..outcome }
+            outcome.host = Some(host_plan).filter(|host| !host.is_empty());
+            outcome.refusals.extend(waiting);
+            outcome.notes.extend(rules_left(&host, &withdrawn));
+            outcome
         }
         Err(reason) => outcome.without_host([Refusal::whole(name.into(), resource, reason)]),
     }
