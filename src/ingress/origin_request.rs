@@ -52,13 +52,13 @@ impl OriginRequest {
         if bad.is_empty() { Ok(read) } else { Err(bad) }
     }
 
-    /// The same options, with this Access.
+    /// The same options, with this Access check.
     #[must_use]
     pub fn with_access_check(self, access: AccessCheck) -> Self {
         Self { access: Some(access), ..self }
     }
 
-    /// The wanted Access option; `None` if no token is required.
+    /// The wanted Access check; `None` if no token is required.
     pub fn access_check(&self) -> Option<&AccessCheck> {
         self.access.as_ref()
     }

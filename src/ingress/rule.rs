@@ -187,7 +187,7 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin())
     }
 
-    /// The Access option: cloudflared passes on only requests with a token of these applications. `None` if the rule
+    /// The Access check: cloudflared passes on only requests with a token of these applications. `None` if the rule
     /// requires no token.
     pub fn access_check(&self) -> Option<&AccessCheck> {
         self.access.as_deref()

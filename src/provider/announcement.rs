@@ -45,7 +45,7 @@ fn announce_modes(settings: &ProviderSettings) {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
     if *adopt != Adopt::default() {
-        info!("ADOPT is set: foreign rules, records and applications may be taken over");
+        info!("ADOPT is set: the foreign rules, records or applications that it names may be taken over");
     }
     if *publish_all {
         warn!(

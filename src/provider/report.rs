@@ -263,7 +263,10 @@ mod tests {
             ttl: 1,
             comment: "".into(),
         });
-        let delete = |name: Option<&str>| RecordOperation::Delete(RecordId::new("id"), name.map(Into::into));
+        let delete = |name: Option<&str>| RecordOperation::Delete {
+            id: RecordId::new("id"),
+            txt_name: name.map(Into::into),
+        };
         let end = r#"hostname="a.example.com""#;
         assert_eq!(line(&post), format!(r#"record created, target="content" {end}"#));
         assert_eq!(

@@ -95,10 +95,11 @@ impl<'s> EndpointReader<'s> {
 
     /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
     pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> CanonicalEndpoint {
-        let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
+        let resource =
+            endpoint.labels.value(RESOURCE_LABEL).map(|label| beginning(label, RESOURCE_MAX_BYTES));
         let set_identifier = set_identifier_apart(resource.unwrap_or_default());
         // A cut name is longer than any hostname, so it cannot become another hostname.
-        let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
+        let name = beginning(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
         invalid(
             hostname::normalize(name),
             self.settings.default_tunnel().hostname(),
@@ -195,7 +196,7 @@ impl<'s> EndpointReader<'s> {
                 String::new()
             }
         };
-        cut(&path, limits::PATH_MAX_BYTES).to_owned()
+        beginning(&path, limits::PATH_MAX_BYTES).to_owned()
     }
 
     /// True if a property asks for a login, even if the property is misspelled or has a wrong value.
@@ -286,7 +287,7 @@ impl<'s> EndpointReader<'s> {
 
 /// A set identifier that no endpoint of another object has.
 fn set_identifier_apart(resource: &str) -> String {
-    format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
+    format!("{UNREAD_PREFIX}{}", beginning(resource, RESOURCE_MAX_BYTES))
 }
 
 fn invalid(
@@ -320,7 +321,7 @@ fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<S
 }
 
 /// The beginning of `text`, of at most `max_bytes`.
-fn cut(text: &str, max_bytes: usize) -> &str {
+fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 

@@ -87,12 +87,12 @@ fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Propert
 }
 
 /// Selects all properties but `webhook/access-policy: none`, which `records` shows only under a default policy.
-fn shows_where_open(property: &Property) -> bool {
+fn is_shown_without_default(property: &Property) -> bool {
     *property.name != *ACCESS_POLICY || *property.value != *OPEN
 }
 
 /// Selects the service, because edited options leave it as it is, and policies are not shown until Access is read.
-fn shows_where_it_leads(property: &Property) -> bool {
+fn is_service(property: &Property) -> bool {
     *property.name == *TUNNEL_SERVICE
 }
 
@@ -127,7 +127,7 @@ impl<'a> Contest<'a> {
         prefer(left, |candidate| !candidate.intent.unasked_wildcard);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
-        for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
+        for shows in [&is_shown_without_default, &is_service as &dyn Fn(&Property) -> bool] {
             prefer(left, |candidate| {
                 present.as_ref().is_some_and(|present| asks_for(&candidate.endpoint, present, shows))
             });
@@ -203,11 +203,11 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
         resource => resource,
     };
     let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
-    let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
+    let is_option = |property: &Property| !is_of_access(property) && !is_service(property);
     let is_read = !is_invalid(loser);
     let ignored = [
         ("login", intent.asks_for_login && (!is_read || differs(&is_of_access))),
-        ("service", is_read && differs(&shows_where_it_leads)),
+        ("service", is_read && differs(&is_service)),
         ("tunnel", is_read && loser.targets != winner.targets),
         ("options", is_read && differs(&is_option)),
     ];

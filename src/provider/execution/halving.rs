@@ -180,7 +180,7 @@ mod tests {
 
     /// A hostname with this number of operations in one piece.
     fn host(hostname: &str, operations: usize) -> HostPlan {
-        let delete = RecordOperation::Delete(RecordId::new("r1"), None);
+        let delete = RecordOperation::Delete { id: RecordId::new("r1"), txt_name: None };
         HostPlan { stamp_operations: vec![delete; operations], ..host_plan(hostname) }
     }
 

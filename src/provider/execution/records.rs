@@ -41,7 +41,7 @@ impl<'a> Execution<'a> {
         let written = written.filter(|piece| self.ledger.is_written(piece));
         written.flat_map(|piece| piece.operations()).fold(before, |count, operation| match operation {
             RecordOperation::Post(_) => count + 1,
-            RecordOperation::Delete(..) => count.saturating_sub(1),
+            RecordOperation::Delete { .. } => count.saturating_sub(1),
             RecordOperation::Patch(_) => count,
         })
     }
@@ -80,7 +80,7 @@ impl<'a> Execution<'a> {
         let mut batch = Batch::default();
         for (_, operation) in operations {
             match operation {
-                RecordOperation::Delete(id, _) => batch.deletes.push(id.clone()),
+                RecordOperation::Delete { id, txt_name: _ } => batch.deletes.push(id.clone()),
                 RecordOperation::Patch(patch) => batch.patches.push(patch.clone()),
                 RecordOperation::Post(record) => batch.posts.push(record.clone()),
             }
@@ -138,7 +138,8 @@ impl<'a> Execution<'a> {
         let zone = self.snapshot.zone(&host.zone);
         let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
         // Stamp deleted the records that stood here, so our record is the hostname's only one.
-        let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
+        let takes_over =
+            host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
         let correction = |id: &RecordId| {
             let patch = |comment: &str| {
                 let (id, comment) = (id.clone(), Some(comment.into()));
@@ -147,7 +148,7 @@ impl<'a> Execution<'a> {
             match before.iter().find(|record| record.id == *id) {
                 _ if !claims.is_empty() || takes_over => patch(&comment),
                 Some(record) => patch(&record.comment),
-                None => RecordOperation::Delete(id.clone(), None),
+                None => RecordOperation::Delete { id: id.clone(), txt_name: None },
             }
         };
         stamped.iter().map(correction).collect()

@@ -88,7 +88,7 @@ impl<'a> Piece<'a> {
     /// True if the piece adds records to the zone and deletes none.
     pub(super) fn grows(&self) -> bool {
         let is_post = |operation: &RecordOperation| matches!(operation, RecordOperation::Post(_));
-        let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete(..));
+        let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete { .. });
         self.operations().iter().any(is_post) && !self.operations().iter().any(is_delete)
     }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn delete() -> RecordOperation {
-        RecordOperation::Delete(RecordId::new("r1"), None)
+        RecordOperation::Delete { id: RecordId::new("r1"), txt_name: None }
     }
 
     /// A full zone takes a record in place of another, because the deletions of a batch come first.

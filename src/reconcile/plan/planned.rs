@@ -260,8 +260,11 @@ impl HostPlan {
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
-    /// With the name of a registry's TXT record, which is not the hostname.
-    Delete(RecordId, Option<Box<str>>),
+    Delete {
+        id: RecordId,
+        /// The name of a registry's TXT record, which is not the hostname.
+        txt_name: Option<Box<str>>,
+    },
     /// Changes fields of a record.
     Patch(RecordPatch),
     Post(NewRecord),
@@ -269,7 +272,7 @@ pub enum RecordOperation {
 
 impl RecordOperation {
     label_values! {
-        Self::Delete(..) => "record_deleted",
+        Self::Delete { .. } => "record_deleted",
         Self::Patch(_) => "record_updated",
         Self::Post(_) => "record_created",
     }
@@ -277,8 +280,8 @@ impl RecordOperation {
     /// The operation in words, for a log line.
     pub(crate) fn log_text(&self) -> String {
         match self {
-            Self::Delete(_, Some(name)) => format!("TXT record deleted, name={name:?}"),
-            Self::Delete(_, None) => "record deleted".to_owned(),
+            Self::Delete { id: _, txt_name: Some(name) } => format!("TXT record deleted, name={name:?}"),
+            Self::Delete { id: _, txt_name: None } => "record deleted".to_owned(),
             Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
                 let mut text = "record updated".to_owned();
                 for (field, value) in [("target", content), ("comment", comment)] {
@@ -295,6 +298,6 @@ impl RecordOperation {
 
     pub(super) fn delete(record: &Record) -> Self {
         let is_txt = record.record_type == "TXT";
-        Self::Delete(record.id.clone(), is_txt.then(|| record.name.clone()))
+        Self::Delete { id: record.id.clone(), txt_name: is_txt.then(|| record.name.clone()) }
     }
 }

@@ -419,7 +419,7 @@ impl FakeCloudflare {
     /// Deletes, then patches, then posts, as Cloudflare does; what it would refuse is a failure of the plan.
     fn batch(&mut self, zone: &'static str, operations: &[RecordOperation]) {
         for operation in operations {
-            if let RecordOperation::Delete(id, _) = operation {
+            if let RecordOperation::Delete { id, txt_name: _ } = operation {
                 let before = self.records.len();
                 let places = &self.places;
                 self.records.retain(|record| record.id != *id || places.get(id) != Some(&zone));
