@@ -22,7 +22,7 @@ use crate::collections::inserted;
 use crate::model::endpoint::Changes;
 use crate::reconcile::plan::host::planning::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::{HostRequest, Requests};
+use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -45,14 +45,14 @@ enum TurnCandidate {
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn<'_>) -> Plan {
-    let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
+    let requests = request::by_hostname(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
-    let access_requests = judge::access_requests(&by_hostname, snapshot);
+    let access_requests = judge::access_requests(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
-    let mut plan = Plan { notes, own: snapshot.own_digests(), ..Plan::default() };
+    let mut plan = Plan { own: snapshot.own_digests(), ..Plan::default() };
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
-    for (hostname, request) in by_hostname {
+    for (hostname, request) in requests {
         if request.withdrawn.is_empty() {
             let position = TurnPosition { is_withdrawn: false, hostname };
             candidates.push((position, TurnCandidate::Wanted(request)));

@@ -5,20 +5,13 @@ use std::collections::BTreeMap;
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::model::hostname;
+use crate::reconcile::Settings;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Note, Settings};
-
-/// A request, sorted by hostname.
-#[derive(Debug, Default)]
-pub(super) struct Requests {
-    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
-    pub(super) notes: Vec<Note>,
-}
 
 /// The request for one hostname.
 #[derive(Debug, Default)]
@@ -30,7 +23,7 @@ pub(super) struct HostRequest {
     pub(super) registry_names: Vec<Box<str>>,
 }
 
-/// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
+/// The set identifiers of the endpoints that are withdrawn and not wanted, each with its object if the object is known.
 pub(super) type Withdrawn = BTreeMap<Box<str>, Option<Box<str>>>;
 
 /// A wanted endpoint, which asks for a `P`: a publication as it was read, or one that passed the gate of Access.
@@ -60,59 +53,35 @@ impl HostRequest {
     }
 }
 
-impl Requests {
-    pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Self {
-        let mut requests = Self::default();
-        let wanted = changes.wanted();
-        let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
-        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()), reader);
-        requests.add_withdrawn(changes.delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
+/// The requests of `changes` by hostname.
+pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostRequest> {
+    let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
+    let (wanted, withdrawn) = (changes.wanted(), changes.delete.iter());
+    let mut reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
+    for endpoint in wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()) {
+        for canonical in reader.read(endpoint) {
+            let name = canonical.endpoint.dns_name.as_str().into();
+            push_lean(&mut requests.entry(name).or_default().wanted, Wanted::from(canonical));
+        }
+    }
+    for endpoint in withdrawn.filter(|endpoint| endpoint.is_address_or_cname()) {
+        let request = requests.entry(hostname::normalize(&endpoint.dns_name).into()).or_default();
+        let resource = endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
+        request.withdrawn.insert(endpoint.set_identifier.as_str().into(), resource);
+    }
+    for (owned_name, txt_name) in wanted.filter_map(registry_names) {
+        if let Some(request) = requests.get_mut(&*owned_name) {
+            request.registry_names.push(txt_name);
+        }
+    }
+    for HostRequest { wanted, withdrawn, .. } in requests.values_mut() {
         // ExternalDNS's order changes from loop to loop.
-        for request in requests.by_hostname.values_mut() {
-            request.wanted.sort_by(|one, other| {
-                (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
-            });
-        }
-        for (owned_name, txt_name) in wanted.filter_map(registry_names) {
-            if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
-                request.registry_names.push(txt_name);
-            }
-        }
-        requests
+        wanted.sort_by(|one, other| {
+            (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
+        });
+        withdrawn.retain(|path, _| !wanted.iter().any(|one| one.set_identifier == *path));
     }
-
-    fn add_wanted<'e>(
-        &mut self,
-        endpoints: impl Iterator<Item = &'e Endpoint>,
-        mut reader: EndpointReader<'_>,
-    ) {
-        for endpoint in endpoints {
-            let read = reader.read(endpoint);
-            if read.is_empty() {
-                let text = "the endpoint names neither a service nor a configured tunnel, so the webhook does not publish it";
-                self.notes.push(Note::of(endpoint, text.to_owned()));
-            }
-            for canonical in read {
-                let name = canonical.endpoint.dns_name.as_str().into();
-                push_lean(&mut self.by_hostname.entry(name).or_default().wanted, Wanted::from(canonical));
-            }
-        }
-    }
-
-    /// Adds the withdrawn endpoints, except those that are wanted as well.
-    fn add_withdrawn<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>) {
-        for endpoint in endpoints {
-            let name = hostname::normalize(&endpoint.dns_name).into();
-            let request = self.by_hostname.entry(name).or_default();
-            let resource = endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
-            request.withdrawn.insert(endpoint.set_identifier.as_str().into(), resource);
-        }
-        for request in self.by_hostname.values_mut() {
-            for wanted in &request.wanted {
-                request.withdrawn.remove(&wanted.set_identifier);
-            }
-        }
-    }
+    requests
 }
 
 /// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels;
