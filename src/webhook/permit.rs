@@ -1,7 +1,7 @@
 //! The one permit for a large body. It bounds the memory of all requests: only one large body, with the data made
 //! from it, is in memory at a time.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::locks::{lock, wait_while};
@@ -21,11 +21,11 @@ struct State {
 }
 
 /// Dropping it gives the permit back.
-pub(super) struct HeldPermit<'p>(&'p LargeBodyPermit);
+pub(super) struct HeldPermit(Arc<LargeBodyPermit>);
 
 impl LargeBodyPermit {
     /// Takes the permit for a request that arrived at `since`, waiting for it for at most `timeout`.
-    pub(super) fn take(&self, since: Instant, timeout: Duration) -> Option<HeldPermit<'_>> {
+    pub(super) fn take(self: &Arc<Self>, since: Instant, timeout: Duration) -> Option<HeldPermit> {
         let is_held = |state: &mut State| state.held_since.is_some();
         let mut state = wait_while(&self.freed, lock(&self.state), timeout, is_held);
         if is_held(&mut state) {
@@ -33,7 +33,7 @@ impl LargeBodyPermit {
             return None;
         }
         *state = State { held_since: Some(since), is_missed: false };
-        Some(HeldPermit(self))
+        Some(HeldPermit(Arc::clone(self)))
     }
 
     /// True if a request that arrived before `instant` still holds the permit, and another request failed to get it.
@@ -43,7 +43,7 @@ impl LargeBodyPermit {
     }
 }
 
-impl Drop for HeldPermit<'_> {
+impl Drop for HeldPermit {
     fn drop(&mut self) {
         *lock(&self.0.state) = State::default();
         self.0.freed.notify_one();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_request_that_waits_gets_the_permit_when_it_is_given_back() {
-        let permit = LargeBodyPermit::default();
+        let permit = Arc::<LargeBodyPermit>::default();
         let first = permit.take(SystemClock.now(), Duration::ZERO);
         assert!(first.is_some());
         thread::scope(|scope| {
@@ -74,7 +74,7 @@ mod tests {
     /// The client of the request sends half a body, and then neither continues nor closes.
     #[test]
     fn a_permit_that_is_held_for_long_shows_once_another_request_went_without() {
-        let permit = LargeBodyPermit::default();
+        let permit = Arc::<LargeBodyPermit>::default();
         let since = SystemClock.now();
         let (at_once, later) = (since, since + LONG);
         let held = permit.take(since, Duration::ZERO);

@@ -110,7 +110,7 @@ struct Shared {
     shutdown: Shutdown,
     settings: ServerSettings,
     pool: Pool<Job>,
-    permit: LargeBodyPermit,
+    permit: Arc<LargeBodyPermit>,
     stopping: AtomicBool,
 }
 
@@ -118,6 +118,10 @@ struct Job {
     request: Request,
     taken: Instant,
     deadline: Deadline,
+    /// Nothing of the body is left.
+    is_read: bool,
+    /// It is held until the answer is sent, because the answer is as large as the body.
+    permit: Option<HeldPermit>,
 }
 
 /// Keeps tiny_http's panic over early resets out of the log. When a client resets its connection before tiny_http has
@@ -183,7 +187,7 @@ impl BoundServer {
             shutdown,
             settings,
             pool: Pool::new(),
-            permit: LargeBodyPermit::default(),
+            permit: Arc::default(),
             stopping: AtomicBool::new(false),
         });
         for _ in 0..shared.settings.workers {
@@ -254,7 +258,8 @@ impl Acceptor {
             match received {
                 Ok(Some(request)) => {
                     let deadline = Deadline::after(&*shared.clock, shared.settings.request_timeout);
-                    shared.pool.submit(now, Job { request, taken: now, deadline });
+                    let is_read = is_without_body(&request);
+                    shared.pool.submit(now, Job { request, taken: now, deadline, is_read, permit: None });
                 }
                 Ok(None) if shared.is_stopping() => return,
                 Ok(None) => {}
@@ -307,14 +312,10 @@ impl Shared {
 
     /// Answers one request. No failure ends the worker.
     fn work(&self, mut job: Job) {
-        let mut is_read = announced_bytes(&job.request) == 0;
-        // The permit lasts until the answer is sent, because the answer is as large as the body.
-        let mut permit = None;
-        let answer = panic::catch_unwind(AssertUnwindSafe(|| {
-            self.answer(&mut job, &mut is_read, &mut permit).unwrap_or_else(|refusal| refusal)
-        }))
-        .unwrap_or_else(|_| Failure::internal("internal error").into());
-        let Job { request, taken, deadline: _ } = job;
+        let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut job)))
+            .unwrap_or_else(|_| Err(Failure::internal("internal error").into()))
+            .unwrap_or_else(|refusal| refusal);
+        let Job { request, taken, is_read, permit: _permit, .. } = job;
         let duration = self.clock.now().saturating_duration_since(taken);
         logging::debug(module_path!(), || {
             LogLine::default()
@@ -343,14 +344,8 @@ impl Shared {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// The answer to a request. An `Err` is an answer too: the request is refused, or the handler fails. `is_read`
-    /// becomes true once nothing of the body is left.
-    fn answer<'p>(
-        &'p self,
-        job: &mut Job,
-        is_read: &mut bool,
-        permit: &mut Option<HeldPermit<'p>>,
-    ) -> Result<Response, Response> {
+    /// The answer to a request. An `Err` is an answer too: the request is refused, or the handler fails.
+    fn answer(&self, job: &mut Job) -> Result<Response, Response> {
         if job.deadline.is_over(&*self.clock) {
             return Err(Failure::unavailable("no worker was free in time").into());
         }
@@ -366,14 +361,14 @@ impl Shared {
         })?;
         let mut bytes = Vec::new();
         if route.has_body() {
-            bytes = self.pool.wait_for_client(|| self.receive(job, permit))?;
-            *is_read = true;
+            bytes = self.pool.wait_for_client(|| self.receive(job))?;
+            job.is_read = true;
         }
         Ok(route.answer(Body::new(bytes)?, &*self.handler, job.deadline)?)
     }
 
     /// Receives the whole body. A large body needs the permit first.
-    fn receive<'p>(&'p self, job: &mut Job, permit: &mut Option<HeldPermit<'p>>) -> Result<Vec<u8>, Failure> {
+    fn receive(&self, job: &mut Job) -> Result<Vec<u8>, Failure> {
         /// The announced length may be wrong, so the buffer grows in steps.
         const STEP_BYTES: usize = 64 * 1024;
         const CHUNK_BYTES: usize = 16 * 1024;
@@ -386,9 +381,9 @@ impl Shared {
             if known > limits::REQUEST_BODY_MAX_BYTES {
                 return Err(refuse(TOO_LARGE));
             }
-            if known > limits::SMALL_BODY_MAX_BYTES && permit.is_none() {
-                *permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
-                if permit.is_none() {
+            if known > limits::SMALL_BODY_MAX_BYTES && job.permit.is_none() {
+                job.permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
+                if job.permit.is_none() {
                     return Err(refuse(BUSY));
                 }
             }
@@ -485,10 +480,10 @@ fn ambiguous_framing(request: &Request) -> Option<Response> {
     (!clear).then(|| Response::text(400, "ambiguous length"))
 }
 
-/// The length of the body as it is announced. A body in chunks, whose length is unknown, counts as the largest.
-fn announced_bytes(request: &Request) -> usize {
+/// True if the request has no body. The length of a body in chunks is unknown.
+fn is_without_body(request: &Request) -> bool {
     let is_chunked = || !values(request, "Transfer-Encoding").is_empty();
-    request.body_length().unwrap_or_else(|| if is_chunked() { usize::MAX } else { 0 })
+    request.body_length().map_or_else(|| !is_chunked(), |length| length == 0)
 }
 
 #[cfg(test)]
