@@ -213,7 +213,7 @@ impl Client {
     }
 
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
-        self.admit(true, deadline)?.map_err(|retry_after| Error::RateLimited { retry_after })?;
+        self.admit(true, deadline)?;
         let used = self.credentials();
         // Each write gets a new connection. A server may close a kept connection just as the write arrives, and then
         // nothing tells if the write was done. A handshake costs little.
@@ -269,23 +269,25 @@ impl Client {
 
     /// Waits until the rate limit admits a read, or fails if the deadline is before that.
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
-        while let Err(wait) = self.admit(false, deadline)? {
-            if wait + CALL_MIN > deadline.remaining(&*self.clock) {
-                return Err(Error::RateLimited { retry_after: wait });
+        while let Err(error) = self.admit(false, deadline) {
+            let Error::RateLimited { retry_after } = error else { return Err(error) };
+            if retry_after + CALL_MIN > deadline.remaining(&*self.clock) {
+                return Err(error);
             }
             // A wait of zero would turn this into a busy loop if the clock stood still.
-            self.clock.sleep(wait.max(Duration::from_millis(1)));
+            self.clock.sleep(retry_after.max(Duration::from_millis(1)));
         }
         Ok(())
     }
 
-    /// Counts a call that is about to be sent, or returns the time until calls are admitted again.
-    fn admit(&self, is_write: bool, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
+    /// Counts a call that is about to be sent. Fails if the rate limit does not admit the call now.
+    fn admit(&self, is_write: bool, deadline: Deadline) -> Result<(), Error> {
         if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
         let is_write = is_write || self.is_writing.load(Ordering::Relaxed);
-        Ok(self.limiter().admit(is_write, self.clock.now()))
+        let outcome = self.limiter().admit(is_write, self.clock.now());
+        outcome.map_err(|retry_after| Error::RateLimited { retry_after })
     }
 
     /// Sends an admitted request, takes note of the date and the rate limit in its answer, and reads the answer.
