@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
+use self::tunnel::Outcome;
 use crate::cli::Arguments;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
@@ -79,9 +80,9 @@ pub fn tunnel(
     loop {
         let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
         let not_created = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
-            Ok(outcome) => return Ok(tunnel::report(&outcome, json)),
-            Err(not_created) if token_file.is_none() => return Err(not_created),
-            Err(not_created) => not_created,
+            Outcome::Ready(ready) => return Ok(tunnel::report(&ready, json)),
+            Outcome::NotCreated(text) if token_file.is_none() => return Err(text),
+            Outcome::NotCreated(text) => text,
         };
         say(&format!("{not_created}; looking for it again in {} s", DRY_RUN_PAUSE.as_secs()));
         clock.sleep(DRY_RUN_PAUSE);

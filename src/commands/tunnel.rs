@@ -35,9 +35,15 @@ const TUNNEL_TOKEN_PREFIX: &str = "eyJ";
 /// The mode of the token's file: only its owner may read it.
 const TOKEN_FILE_MODE: u32 = 0o400;
 
+pub(super) enum Outcome {
+    Ready(Ready),
+    /// The tunnel is missing, and a dry run does not create it. The text says so.
+    NotCreated(String),
+}
+
 /// The tunnel, and what was done.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct Ready {
     id: String,
     name: String,
     /// True if this run created the tunnel.
@@ -45,19 +51,18 @@ pub(super) struct Outcome {
     token_file: Option<String>,
 }
 
-pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
+pub(super) fn report(ready: &Ready, json: bool) -> Report {
     if json {
-        return Report::json(outcome, true);
+        return Report::json(ready, true);
     }
-    let Outcome { id, name, new, token_file } = outcome;
+    let Ready { id, name, new, token_file } = ready;
     let how = if *new { "created" } else { "found" };
     let token_file = token_file.as_deref().unwrap_or_default();
     let rows = [("tunnel", &**name), ("id", id), ("state", how), ("token file", token_file)];
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or creates the tunnel, and writes its tunnel token if `token_file` is given. The inner error says that a dry
-/// run does not create the missing tunnel.
+/// Finds or creates the tunnel, and writes its tunnel token if `token_file` is given.
 ///
 /// # Errors
 /// The reason and the remedy. No file was written then.
@@ -67,7 +72,7 @@ pub(super) fn tunnel(
     settings: &ProviderSettings,
     token_file: Option<&Path>,
     deadline: Deadline,
-) -> Result<Result<Outcome, String>, String> {
+) -> Result<Outcome, String> {
     if let Some(path) = token_file {
         check_replaceable(path)?;
     }
@@ -81,7 +86,8 @@ pub(super) fn tunnel(
     let (tunnel, new) = match search.look()? {
         Some(tunnel) => (tunnel, false),
         None if settings.dry_run => {
-            return Ok(Err(format!("DRY_RUN is set, so the tunnel {wanted:?} is not created")));
+            let text = format!("DRY_RUN is set, so the tunnel {wanted:?} is not created");
+            return Ok(Outcome::NotCreated(text));
         }
         None => search.create()?,
     };
@@ -91,7 +97,7 @@ pub(super) fn tunnel(
             .map_err(|error| unwritable(path, &error))?;
     }
     let token_file = token_file.map(|path| path.display().to_string());
-    Ok(Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
+    Ok(Outcome::Ready(Ready { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
 }
 
 fn failed(error: Error) -> String {
