@@ -59,9 +59,15 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     is_address || is_link || is_part_of_link
 }
 
-/// The message about a variable that seems meant for this program but is no setting. The flag is true if the nearest
-/// setting restricts publishing: without it, the webhook would publish more than the operator meant.
-pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)> {
+/// The message about a variable that seems meant for this program but is no setting.
+#[derive(Debug, PartialEq)]
+pub(super) enum Unknown {
+    /// The nearest setting restricts publishing: without it, the webhook would publish more than the operator meant.
+    Mistake(String),
+    Warning(String),
+}
+
+pub(super) fn unknown_variable(name: &str, value: &str) -> Option<Unknown> {
     // cloudflared's own variables begin with TUNNEL_, even if they resemble a setting.
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
@@ -92,10 +98,10 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<(String, bool)
     let said = format!("{} is no setting", quoted(name));
     match nearest {
         Some(meant) if SETTINGS.iter().any(is_restriction) => {
-            Some((format!("{said}; if {meant} is meant, rename it, otherwise remove it"), true))
+            Some(Unknown::Mistake(format!("{said}; if {meant} is meant, rename it, otherwise remove it")))
         }
-        Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
-        None => may_be_ours.then(|| (format!("{said} and is ignored"), false)),
+        Some(meant) => Some(Unknown::Warning(format!("{said} and is ignored; the nearest is {meant}"))),
+        None => may_be_ours.then(|| Unknown::Warning(format!("{said} and is ignored"))),
     }
 }
 
@@ -136,18 +142,18 @@ mod tests {
             ("CF_OWNERID", "OWNER_ID", true),
             ("SETTING", "SETTINGS", true),
         ] {
-            let (text, is_one) =
-                unknown_variable(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
-            assert!(text.contains(&format!("{name:?} is no setting")) && is_one == is_mistake, "{text}");
-            let told = if is_mistake {
-                text.contains(&format!("; if {nearest}"))
+            let said = format!("{name:?} is no setting");
+            let expected = if is_mistake {
+                Unknown::Mistake(format!("{said}; if {nearest} is meant, rename it, otherwise remove it"))
             } else {
-                text.contains(&format!("is ignored; the nearest is {nearest}"))
+                Unknown::Warning(format!("{said} and is ignored; the nearest is {nearest}"))
             };
-            assert!(told, "{text}");
+            assert_eq!(unknown_variable(name, "x"), Some(expected));
         }
-        let (text, _) =
-            unknown_variable(&format!("CF_{}", "X".repeat(100_000)), "x").expect("it looks like one of ours");
+        let Some(Unknown::Warning(text)) = unknown_variable(&format!("CF_{}", "X".repeat(100_000)), "x")
+        else {
+            panic!("it looks like one of ours, and like no setting");
+        };
         assert!(text.len() < 500 && !text.contains("nearest"), "{text}");
     }
 
@@ -162,8 +168,8 @@ mod tests {
             "CF_SOMETHING_ELSE",
             "ORIGIN_PORT",
         ] {
-            let expected = format!("{name:?} is no setting and is ignored");
-            assert_eq!(unknown_variable(name, "x"), Some((expected, false)));
+            let expected = Unknown::Warning(format!("{name:?} is no setting and is ignored"));
+            assert_eq!(unknown_variable(name, "x"), Some(expected));
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::names::{is_injected, unknown_variable, variables};
+use super::names::{Unknown, is_injected, unknown_variable, variables};
 use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
 use crate::model::text::{nearest, quoted, seconds_in};
@@ -53,8 +53,8 @@ impl<'a> Reader<'a> {
             match variables().find(|variable| variable == name) {
                 None if SETTINGS.iter().any(|setting| setting.alias == name) => {}
                 None => match unknown_variable(name, text) {
-                    Some((hint, true)) => reader.mistakes.push(hint),
-                    Some((hint, false)) => reader.warnings.push(hint),
+                    Some(Unknown::Mistake(hint)) => reader.mistakes.push(hint),
+                    Some(Unknown::Warning(hint)) => reader.warnings.push(hint),
                     None => {}
                 },
                 Some(_) if text.is_empty() => {}
