@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::credential_file::CredentialFile;
 use super::envelope::{self, PageInfo, Take};
-use super::error::{Error, ErrorResponse};
+use super::error::Error;
 use super::error_class::ApiResource;
 use super::limiter::Limiter;
 use super::retry;
@@ -111,28 +111,21 @@ impl Client {
         self.in_doubt.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes note of a failed call. If the credentials were refused, reads their file, and returns true if other
-    /// credentials are in use now.
-    fn look_for_other_credentials(
-        &self,
-        resource: ApiResource,
-        error: &Error,
-        used: &Arc<Credentials>,
-    ) -> bool {
-        let are_refused = matches!(error, Error::Credentials(_));
-        // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
-        let are_doubtful = are_refused && !resource.is_of_access();
-        // A tunnel without a configuration is not missing.
-        let is_missing = |answer: &ErrorResponse| resource.is_of_tunnels() && !answer.is_never_configured();
-        if are_doubtful || matches!(error, Error::NotFound(answer) if is_missing(answer)) {
+    /// Takes note of a failed call. If the credentials were refused, their file is read.
+    fn note_failure(&self, resource: ApiResource, error: &Error) {
+        let is_doubtful = match error {
+            Error::Credentials(_) => {
+                self.look_at_credential_file();
+                // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
+                !resource.is_of_access()
+            }
+            // A tunnel without a configuration is not missing.
+            Error::NotFound(answer) => resource.is_of_tunnels() && !answer.is_never_configured(),
+            _ => false,
+        };
+        if is_doubtful {
             self.in_doubt.store(true, Ordering::Relaxed);
         }
-        if !are_refused {
-            return false;
-        }
-        self.look_at_credential_file();
-        // Another thread may have read the new credentials.
-        self.credentials() != *used
     }
 
     /// Begins a request that writes. Such a request also reads before each write.
@@ -183,7 +176,8 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !has_changed && self.look_for_other_credentials(resource, &error, &used) {
+            // Another thread may have read the new credentials.
+            if !has_changed && matches!(error, Error::Credentials(_)) && self.credentials() != used {
                 has_changed = true;
                 continue;
             }
@@ -217,11 +211,7 @@ impl Client {
         let used = self.credentials();
         // Each write gets a new connection. A server may close a kept connection just as the write arrives, and then
         // nothing tells if the write was done. A handshake costs little.
-        let outcome = self.call(&call, &used, Duration::ZERO, deadline, take);
-        if let Err(error) = &outcome {
-            self.look_for_other_credentials(call.resource, error, &used);
-        }
-        outcome
+        self.call(&call, &used, Duration::ZERO, deadline, take)
     }
 
     /// Reads all pages of a list. Returns the items, and the largest total that an answer gives; 0 if no answer gives
@@ -314,7 +304,10 @@ impl Client {
             Error::RateLimited { retry_after } => {
                 Error::RateLimited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
             }
-            error => error,
+            error => {
+                self.note_failure(call.resource, &error);
+                error
+            }
         })
     }
 
