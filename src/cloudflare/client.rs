@@ -44,7 +44,7 @@ pub struct Client {
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
     /// True while a request that writes is carried out: then all reads count as writes.
-    is_writing: AtomicBool,
+    may_use_reserve: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
     metrics: Arc<Metrics>,
@@ -59,7 +59,7 @@ pub struct WriteReserve<'c> {
 
 impl Drop for WriteReserve<'_> {
     fn drop(&mut self) {
-        self.client.is_writing.store(false, Ordering::Relaxed);
+        self.client.may_use_reserve.store(false, Ordering::Relaxed);
     }
 }
 
@@ -84,7 +84,7 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
-            is_writing: AtomicBool::new(false),
+            may_use_reserve: AtomicBool::new(false),
             date: AtomicI64::new(0),
             metrics: Arc::default(),
         }
@@ -130,7 +130,7 @@ impl Client {
 
     /// Begins a request that writes. Such a request also reads before each write.
     pub fn writing(&self) -> WriteReserve<'_> {
-        self.is_writing.store(true, Ordering::Relaxed);
+        self.may_use_reserve.store(true, Ordering::Relaxed);
         WriteReserve { client: self }
     }
 
@@ -275,7 +275,7 @@ impl Client {
         if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
-        let is_write = is_write || self.is_writing.load(Ordering::Relaxed);
+        let is_write = is_write || self.may_use_reserve.load(Ordering::Relaxed);
         let outcome = self.limiter().admit(is_write, self.clock.now());
         outcome.map_err(|retry_after| Error::RateLimited { retry_after })
     }
@@ -289,7 +289,7 @@ impl Client {
         deadline: Deadline,
         take: &mut Take<'_>,
     ) -> Result<PageInfo, Error> {
-        let response = self.exchange(call, credentials, connection_max_idle, deadline)?;
+        let response = self.send(call, credentials, connection_max_idle, deadline)?;
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
@@ -312,7 +312,7 @@ impl Client {
     }
 
     /// Sends the call, and counts and logs the outcome.
-    fn exchange(
+    fn send(
         &self,
         Call { resource, method, path, body }: &Call<'_>,
         credentials: &Credentials,
