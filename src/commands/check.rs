@@ -198,10 +198,13 @@ impl Check<'_> {
             Ok(present) => present,
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
+        // The setting may name a tunnel by its id and by its name.
+        let mut checked = BTreeSet::new();
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
             match found.and_then(|found| found.ok_or_else(|| no_such_tunnel(&present, wanted))) {
-                Ok(tunnel) => self.tunnel(account, tunnel),
+                Ok(tunnel) if checked.insert(&tunnel.id) => self.tunnel(account, tunnel),
+                Ok(_) => {}
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");
                     let remedy =

@@ -338,6 +338,15 @@ fn a_check_says_where_access_was_never_set_up() {
 }
 
 #[test]
+fn a_tunnel_that_the_setting_names_twice_is_checked_and_counted_once() {
+    let harness = Harness::new();
+    let (report, table) = check(&harness, &[("CF_TUNNEL_ID", &format!("home,{},home", harness.tunnel))]);
+    let of_tunnels = statuses(&report).into_iter().filter(|status| status.starts_with("ok tunnel"));
+    assert_eq!(of_tunnels.count(), 1, "{table}");
+    assert!(table.contains("makes 2 calls"), "{table}");
+}
+
+#[test]
 fn a_loop_that_would_use_up_the_rate_limit_is_warned_of() {
     let harness = Harness::new();
     harness.cloudflare.edit(|cloudflare| {
