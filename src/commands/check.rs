@@ -64,7 +64,7 @@ struct Check<'a> {
     tell: &'a mut dyn FnMut(Finding),
     /// The number of calls that a loop without changes makes.
     calls: usize,
-    /// A call failed because of the credentials.
+    /// A call lacked a permission of [`TOKEN_FORM`].
     lacks_permission: bool,
     /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
     claims_protection: bool,
@@ -82,11 +82,14 @@ impl Check<'_> {
         (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), remedy });
     }
 
-    /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
+    /// Notes a failed read that takes one of the three permissions of [`TOKEN_FORM`].
     fn failed(&mut self, what: &str, error: &Error, refused: &str) {
-        // The form of the three permissions has none of Access.
-        let is_of_access = [GIVE_ACCESS, ZONE_APPLICATIONS_READ].contains(&refused);
-        self.lacks_permission |= matches!(error, Error::Credentials(_)) && !is_of_access;
+        self.lacks_permission |= matches!(error, Error::Credentials(_));
+        self.failed_beyond_form(what, error, refused);
+    }
+
+    /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
+    fn failed_beyond_form(&mut self, what: &str, error: &Error, refused: &str) {
         let remedy = match error {
             Error::Credentials(_) | Error::NotFound(_) | Error::Rejected(_) => refused,
             error => remedy(error),
@@ -112,7 +115,7 @@ impl Check<'_> {
         let outcome = self.client.verify_token(account, self.deadline);
         match &outcome {
             Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
-            Err(error) => self.failed(what, error, &remedy),
+            Err(error) => self.failed_beyond_form(what, error, &remedy),
         }
         outcome.is_ok()
     }
@@ -416,7 +419,7 @@ impl Check<'_> {
             let what = format!("Access applications of {}", zone.name);
             match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
                 Ok(applications) => self.note(FindingStatus::Ok, &what, applications.len().to_string(), ""),
-                Err(error) => self.failed(&what, &error, ZONE_APPLICATIONS_READ),
+                Err(error) => self.failed_beyond_form(&what, &error, ZONE_APPLICATIONS_READ),
             }
         }
     }
@@ -432,7 +435,7 @@ impl Check<'_> {
         }
         let policies = match self.client.access_policies(account, self.deadline) {
             Ok(policies) => policies,
-            Err(error) => return self.failed("Access policies", &error, GIVE_ACCESS),
+            Err(error) => return self.failed_beyond_form("Access policies", &error, GIVE_ACCESS),
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.operator) {
