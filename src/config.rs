@@ -52,7 +52,7 @@ impl Config {
         let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
-        reader.refuse_misplaced(credentials.as_ref());
+        reader.refuse_misplaced(credentials.as_ref().map(|(known, ..)| &known.secret));
         let base_url = reader.api_base_url();
         let roots = reader.roots();
         let api_addresses = reader.api_addresses();
@@ -95,9 +95,13 @@ impl Config {
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let Reader { credential_variable, credential_file, mut mistakes, warnings, .. } = reader;
-        let (Some(credentials), Some((base_url, proxy)), Some(roots), []) =
-            (credentials, base_url, roots, &*mistakes)
+        let Reader { mut mistakes, warnings, .. } = reader;
+        let (
+            Some((credentials, credential_variable, credential_file)),
+            Some((base_url, proxy)),
+            Some(roots),
+            [],
+        ) = (credentials, base_url, roots, &*mistakes)
         else {
             // A warning may show that a missing setting was given under a wrong name.
             mistakes.extend(warnings);

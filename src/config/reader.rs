@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::names::{Unknown, is_injected, unknown_variable, variables};
 use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
-use crate::cloudflare::Credentials;
 use crate::model::text::{nearest, quoted, seconds_in};
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
@@ -20,8 +19,6 @@ pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
     /// For each variable, the name under which it was given, and its text.
     given: BTreeMap<&'static str, (&'static str, &'a str)>,
-    pub(super) credential_variable: &'static str,
-    pub(super) credential_file: Option<PathBuf>,
     /// Each begins with the variable's name.
     pub(super) mistakes: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -40,14 +37,8 @@ fn group(variable: &str) -> &str {
 impl<'a> Reader<'a> {
     /// Finds the settings among the variables. Surrounding blanks are removed, and an empty value counts as absent.
     pub(super) fn new(given: &'a Variables) -> Self {
-        let mut reader = Self {
-            variables: given,
-            given: BTreeMap::new(),
-            credential_variable: "",
-            credential_file: None,
-            mistakes: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut reader =
+            Self { variables: given, given: BTreeMap::new(), mistakes: Vec::new(), warnings: Vec::new() };
         for (name, text) in given {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
@@ -122,9 +113,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses settings that contain the token or the key. Record comments show `OWNER_ID`, and the log shows others.
-    pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
-        let secret = credentials.map(|known| known.secret.expose());
-        let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
+    pub(super) fn refuse_misplaced(&mut self, secret: Option<&Secret>) {
+        let secret = secret.map(Secret::expose).filter(|secret| secret.len() >= KNOWN_MIN_BYTES);
+        let Some(secret) = secret else { return };
         let is_secret = |variable: &str| {
             let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::Secret);
             variable == SETTINGS_VARIABLE || secrets.any(|setting| setting.variable == variable)
@@ -246,11 +237,13 @@ impl<'a> Reader<'a> {
         self.parsed(variable, hosts).unwrap_or_default()
     }
 
-    /// Reads a secret. `given` is the secret, or `file:/path`, or a path if the variable ends in `_FILE`.
-    pub(super) fn secret(&mut self, variable: &str, given: &str) -> Option<Secret> {
+    /// Reads a secret, and returns its file too. `given` is the secret, or `file:/path`, or a path if the variable ends
+    /// in `_FILE`.
+    pub(super) fn secret(&mut self, variable: &str, given: &str) -> Option<(Secret, Option<PathBuf>)> {
         let path = if variable.ends_with("_FILE") { Some(given) } else { given.strip_prefix("file:") };
         let Some(path) = path else {
-            return Secret::parse(given).map_err(|error| self.mistake(variable, error)).ok();
+            let secret = Secret::parse(given).map_err(|error| self.mistake(variable, error)).ok()?;
+            return Some((secret, None));
         };
         // A text without a slash may be the secret itself, so it is not shown.
         let named = if path.contains('/') {
@@ -258,8 +251,9 @@ impl<'a> Reader<'a> {
         } else {
             "names a file in the working folder, which".to_owned()
         };
-        self.credential_file = Some(path.into());
-        let secret = Secret::read(Path::new(path));
-        secret.map_err(|problem| self.mistake(variable, format_args!("{named} {problem}"))).ok()
+        let secret = Secret::read(Path::new(path))
+            .map_err(|problem| self.mistake(variable, format_args!("{named} {problem}")))
+            .ok()?;
+        Some((secret, Some(path.into())))
     }
 }

@@ -1,7 +1,7 @@
 //! Parses the settings that have rules of their own.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::{Level, LevelFilter};
@@ -47,7 +47,8 @@ impl<'a> Reader<'a> {
         ids.first().copied().map(AccountId::new)
     }
 
-    pub(super) fn credentials(&mut self) -> Option<Credentials> {
+    /// The credentials, the name of their variable, and their file.
+    pub(super) fn credentials(&mut self) -> Option<(Credentials, &'static str, Option<PathBuf>)> {
         let variables = ["CF_API_TOKEN", "CF_API_TOKEN_FILE", "CF_API_KEY", "CF_API_KEY_FILE"];
         let given = variables.map(|variable| Some((variable, self.text(variable)?)));
         let email = self.parsed("CF_API_EMAIL", |email| {
@@ -63,26 +64,28 @@ impl<'a> Reader<'a> {
             let (name, other) = (self.name(variable), self.name(other));
             self.mistake(variable, format_args!("and {other} are both set; keep {name}"));
         }
-        self.credential_variable = self.name(variable);
-        let secret = self.secret(variable, text);
+        let read = self.secret(variable, text);
         let begins_with =
-            |prefix: &str| secret.as_ref().is_some_and(|secret| secret.expose().starts_with(prefix));
-        if variable.starts_with("CF_API_TOKEN") {
+            |prefix: &str| read.as_ref().is_some_and(|(secret, _)| secret.expose().starts_with(prefix));
+        let email = if variable.starts_with("CF_API_TOKEN") {
             if begins_with("cfk_") {
                 self.mistake(variable, "holds a key (cfk_): its place is CF_API_KEY");
             } else if begins_with("cfat_") && self.text("CF_ACCOUNT_ID").is_none() {
                 let problem = "is missing: a token of an account (cfat_) works only together with the id of that account";
                 self.mistake("CF_ACCOUNT_ID", problem);
             }
-            return Some(Credentials { secret: secret?, email: None });
-        }
-        if let Some(prefix) = ["cfut_", "cfat_"].into_iter().find(|prefix| begins_with(prefix)) {
-            self.mistake(variable, format_args!("holds a token ({prefix}): its place is CF_API_TOKEN"));
-        }
-        if self.text("CF_API_EMAIL").is_none() {
-            self.mistake("CF_API_EMAIL", "is missing beside CF_API_KEY");
-        }
-        Some(Credentials { secret: secret?, email: Some(email?.into()) })
+            None
+        } else {
+            if let Some(prefix) = ["cfut_", "cfat_"].into_iter().find(|prefix| begins_with(prefix)) {
+                self.mistake(variable, format_args!("holds a token ({prefix}): its place is CF_API_TOKEN"));
+            }
+            if self.text("CF_API_EMAIL").is_none() {
+                self.mistake("CF_API_EMAIL", "is missing beside CF_API_KEY");
+            }
+            Some(email?.into())
+        };
+        let (secret, file) = read?;
+        Some((Credentials { secret, email }, self.name(variable), file))
     }
 
     pub(super) fn tunnels(&mut self) -> Vec<Box<str>> {
