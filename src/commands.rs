@@ -22,13 +22,15 @@ use crate::cli::Arguments;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::config::Config;
-use crate::limits;
 use crate::logging;
 use crate::reconcile::listing::listing;
 
 pub use healthcheck::healthcheck;
 pub use report::{Layout, Report};
 pub use status::status;
+
+/// All calls of `check` or `list`. A person waits, and an account may have a hundred zones.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause before a dry run looks again for a missing tunnel. If the command ended instead, Kubernetes would restart
 /// the init container at growing intervals, and its pod would count as crashing.
@@ -53,7 +55,7 @@ pub fn check(config: Config, clock: Arc<dyn Clock>, layout: Layout, say: &mut dy
 /// # Errors
 /// When Cloudflare cannot be read.
 pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Result<Report, String> {
-    let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
+    let deadline = Deadline::after(&*clock, COMMAND_TIMEOUT);
     let client = Arc::new(client(&config, &clock));
     let snapshot = list::read(&client, clock, &config.provider, deadline)?;
     Ok(match arguments.form {
@@ -78,7 +80,7 @@ pub fn tunnel(
 ) -> Result<Report, String> {
     let client = client(&config, &clock);
     loop {
-        let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
+        let deadline = Deadline::after(&*clock, COMMAND_TIMEOUT);
         let not_created = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
             Outcome::Ready(ready) => return Ok(tunnel::report(&ready, json)),
             Outcome::NotCreated(text) if token_file.is_none() => return Err(text),

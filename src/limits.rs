@@ -91,9 +91,6 @@ pub const CALL_MIN: Duration = Duration::from_millis(100);
 /// A lookup of the API's name. In an image without /etc/resolv.conf, musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Addresses tried for one connection: two of the family that begins, and between them one of the second family.
-pub const ADDRESSES_MAX: usize = 3;
-
 /// After a slower connection, later connections begin with another address. A round trip around the world takes a third
 /// of this.
 pub const SLOW_CONNECTION_MIN: Duration = Duration::from_secs(1);
@@ -146,15 +143,8 @@ pub const RATE_KEPT_FOR_WRITES: usize = 50;
 /// The window in which Cloudflare counts calls.
 pub const RATE_WINDOW: Duration = Duration::from_secs(300);
 
-/// The longest pause after a rate limit, even if Cloudflare or a proxy names a longer time. Cloudflare's own block
-/// lasts five minutes.
-pub const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
-
 /// The length to which foreign text in an error is cut. An error of cloudflared's validation names a rule and a URL.
 pub const ERROR_TEXT_MAX_CHARS: usize = 400;
-
-/// The most causes read from one answer, behind its first error. The last cause may have the decisive code.
-pub const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 
 // Listeners.
 
@@ -223,25 +213,11 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 /// many groups and applications, and loops may come every few seconds. The remaining calls are for all other work.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
-// Work outside of requests: log lines, changing credentials, and readiness.
+// Texts for the operator.
 
 /// The length to which the values and the text of a log line are cut together. Container runtimes split lines of more
 /// than 16 KiB, and escapes make a line longer.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
-
-/// The largest credentials file. A token has 40 to 60 bytes.
-pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
-
-// The commands other than `serve`.
-
-/// All calls of `check` or `list`. A person waits, and an account may have a hundred zones.
-pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Each wait of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
-pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
-
-/// Each wait of `status`: as long as the metrics port waits for a client to read its answer.
-pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names listed in one message. More names would hide the message itself.
 pub const NAMES_SHOWN_MAX: usize = 8;

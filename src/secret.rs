@@ -6,7 +6,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::limits::CREDENTIAL_FILE_MAX_BYTES;
 use crate::locks::lock;
 use crate::regular_file;
 
@@ -18,6 +17,9 @@ pub(crate) const KNOWN_MIN_BYTES: usize = 16;
 
 /// The most secrets that are redacted. A replaced secret is forgotten after this many later ones.
 const KNOWN_MAX: usize = 100;
+
+/// The largest credentials file. A token has 40 to 60 bytes.
+const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
 
 const EMPTY: &str = "is empty";
 

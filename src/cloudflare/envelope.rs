@@ -10,8 +10,10 @@ use super::error::{self, Cause, Error, ErrorResponse};
 use super::error_class::{ApiResource, classify};
 use super::retry;
 use super::transport::{Response, TransportError, TransportErrorKind};
-use crate::limits::ERROR_CHAIN_MAX_CAUSES;
 use crate::model::json::null_is_default;
+
+/// The most causes read from one answer, behind its first error. The last cause may have the decisive code.
+const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 
 /// The paging of a list. Numbers are read as floating point, because the API's description declares some of them so.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

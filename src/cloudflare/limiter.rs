@@ -6,10 +6,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{RATE_CALLS, RATE_KEPT_FOR_WRITES, RATE_LIMIT_PAUSE_MAX, RATE_RESERVE, RATE_WINDOW};
+use crate::limits::{RATE_CALLS, RATE_KEPT_FOR_WRITES, RATE_RESERVE, RATE_WINDOW};
 
 /// The calls that this program allows itself per window.
 const CALLS: usize = RATE_CALLS - RATE_RESERVE;
+
+/// The longest pause after a rate limit, even if Cloudflare or a proxy names a longer time. Cloudflare's own block
+/// lasts five minutes.
+const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 pub(super) struct Limiter {

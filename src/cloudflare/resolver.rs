@@ -17,7 +17,6 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
 use crate::clock::Clock;
-use crate::limits::ADDRESSES_MAX;
 use crate::locks::{lock, wait_while};
 
 /// The time between two lookups. Cloudflare's own records live for minutes.
@@ -25,6 +24,9 @@ const LOOKUP_PERIOD: Duration = Duration::from_secs(60);
 
 /// The age up to which addresses are used. An outage of DNS is shorter, and Cloudflare's addresses stay for years.
 const ADDRESSES_MAX_AGE: Duration = Duration::from_secs(3600);
+
+/// Addresses tried for one connection: two of the family that begins, and between them one of the second family.
+const ADDRESSES_MAX: usize = 3;
 
 /// Looks up the addresses of a name.
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::COMMAND_TIMEOUT;
 use super::finding::{Finding, FindingStatus};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
@@ -37,7 +38,7 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
-    let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
+    let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
     let (calls, lacks_permission, claims_protection) = (0, false, false);
     let mut check =
         Check { client, clock, deadline, config, tell, calls, lacks_permission, claims_protection };

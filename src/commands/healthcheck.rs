@@ -4,17 +4,19 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::limits;
 use crate::listener::reached;
 use crate::model::text::quoted;
 use crate::observe::status::HOST;
+
+/// Each wait of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
+const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The most bytes of an answer that are read. No answer is this large.
 const STATUS_RESPONSE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Asks `/healthz`.
 pub fn healthcheck(address: SocketAddr) -> Result<(), String> {
-    ask(address, "/healthz", limits::HEALTHCHECK_TIMEOUT).map(drop)
+    ask(address, "/healthz", HEALTHCHECK_TIMEOUT).map(drop)
 }
 
 /// Requests `path` from the metrics port at `address`. Returns the whole answer if its status is 200.

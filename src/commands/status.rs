@@ -1,6 +1,7 @@
 //! `status`: asks a running instance on this machine what is published, and what is not and why.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use miniserde::json;
 
@@ -8,12 +9,14 @@ use super::healthcheck::ask;
 use super::report::{Layout, Report};
 use super::table;
 use crate::clock::Clock;
-use crate::limits;
 use crate::model::text::percent_encoded;
 use crate::observe::routes::STATUS;
 use crate::observe::status::{Row, Status};
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "OBJECT", "STATE", "SINCE", "WHAT"];
+
+/// Each wait of `status`: as long as the metrics port waits for a client to read its answer.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks about `hostname`, or without one about everything that is neither published nor written.
 ///
@@ -27,7 +30,7 @@ pub fn status(
 ) -> Result<Report, String> {
     let below =
         hostname.map(|hostname| format!("/{}", percent_encoded(hostname, b"-._~"))).unwrap_or_default();
-    let answer = ask(address, &format!("{STATUS}{below}"), limits::STATUS_TIMEOUT)?;
+    let answer = ask(address, &format!("{STATUS}{below}"), STATUS_TIMEOUT)?;
     let status = read(&answer).ok_or_else(|| format!("{address}: incomplete answer; try again"))?;
     Ok(report(&status, clock.unix_seconds(), layout))
 }
