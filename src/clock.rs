@@ -74,8 +74,20 @@ pub fn unix_seconds_of(timestamp: &str) -> Option<i64> {
     is_valid.then_some(day_of(timestamp)? * 86_400 + seconds_of_day(time)?)
 }
 
+/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the only form of date that HTTP still lets servers write.
+pub(crate) fn unix_seconds_of_http_date(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, date) = text.trim().split_once(", ")?;
+    let mut parts = date.split(' ');
+    let (day, name, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let month = MONTHS.iter().position(|month| *month == name)? + 1;
+    let day = day_of(&format!("{year}-{month:02}-{day}"))?;
+    parts.eq(["GMT"]).then_some(day * 86_400 + seconds_of_day(time)?)
+}
+
 /// The seconds from midnight to a time such as `05:20:00`.
-pub(crate) fn seconds_of_day(time: &str) -> Option<i64> {
+fn seconds_of_day(time: &str) -> Option<i64> {
     let mut numbers = time.splitn(3, ':').map(|number| number.parse::<u8>().ok().map(i64::from));
     let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next()??);
     // 60 is a leap second.
@@ -154,6 +166,27 @@ mod tests {
             assert_eq!(latest_of(timestamp), expected, "{timestamp}");
             let is_whole = earliest_of(timestamp) == expected;
             assert_eq!(is_whole, expected.is_none() || timestamp.len() > 28, "{timestamp}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_to_the_second() {
+        for (text, expected) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", Some(1_709_251_199)),
+            ("Fri, 01 Mar 2024 00:00:00 GMT", Some(1_709_251_200)),
+            ("Fri, 31 Dec 2100 23:59:60 GMT", Some(4_133_980_800)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("Sun Nov  6 08:49:37 1994", None),
+            ("Sun, 06 Nov 1994 08:49:37 CET", None),
+            ("Sun, 06 Nov 1994 08:49:37 GMT+1", None),
+            ("Sun, 06 Nov 1994 24:00:00 GMT", None),
+            ("Sun, 06 Nov 1994 08:49 GMT", None),
+            ("Sun, 00 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 99999999999999999999 08:49:37 GMT", None),
+        ] {
+            assert_eq!(unix_seconds_of_http_date(text), expected, "{text}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::limiter::Limiter;
 use super::retry;
 use super::settings::{ClientSettings, Credentials};
 use super::transport::{HttpTransport, Method, Request, Response, Transport};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, unix_seconds_of_http_date};
 use crate::limits::{CALL_MIN, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
 use crate::locks::lock;
 use crate::logging;
@@ -296,7 +296,7 @@ impl Client {
         let page = envelope::read(call.resource, &response, take);
         // Another server that answers in place of Cloudflare may have another time.
         let date = response.date.as_deref().filter(|_| page.is_ok());
-        if let Some(date) = date.and_then(retry::unix_seconds_of_http_date) {
+        if let Some(date) = date.and_then(unix_seconds_of_http_date) {
             self.date.store(date, Ordering::Relaxed);
         }
         page.map_err(|error| match error {
