@@ -29,7 +29,7 @@ struct Buffer(Vec<u8>);
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > limits::WEBHOOK_RESPONSE_MAX_BYTES {
-            return Err(io::Error::other("the answer exceeds 24 MiB"));
+            return Err(io::Error::other("the answer is too large for ExternalDNS"));
         }
         // The compiler would turn `extend` into a memcpy.
         for byte in bytes {

@@ -50,8 +50,8 @@ compile_error!(
 /// A worker's stack, on which the provider's TLS handshakes run. Only the pages that are touched become resident.
 const WORKER_STACK_BYTES: usize = 1024 * 1024;
 
-const TOO_LARGE: &str = "the body is larger than 28 MiB: look for objects with many annotations and hostnames, or let \
-    several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
+const TOO_LARGE: &str = "look for objects with many annotations and hostnames, or let several pairs of ExternalDNS \
+    and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
 const BUSY: &str = "another request with a large body was running until this request's deadline: ExternalDNS sends one \
     request at a time, so find the other client of this port";
@@ -379,7 +379,8 @@ impl Shared {
         loop {
             let known = announced.unwrap_or_default().max(bytes.len());
             if known > limits::REQUEST_BODY_MAX_BYTES {
-                return Err(refuse(TOO_LARGE));
+                let most = limits::REQUEST_BODY_MAX_BYTES / (1024 * 1024);
+                return Err(refuse(&format!("the body is larger than {most} MiB: {TOO_LARGE}")));
             }
             if known > limits::SMALL_BODY_MAX_BYTES && job.permit.is_none() {
                 job.permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
