@@ -5,13 +5,11 @@
 
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator;
-
-use crate::locks::lock;
 
 /// Lets SIGTERM and SIGINT end the process at once. Without a handler, process 1 of a container ignores them.
 pub fn end_on_signals() -> io::Result<()> {
@@ -66,14 +64,14 @@ impl Signals {
 /// Lets a part of the program report that it cannot continue. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    failure: Arc<Mutex<Option<String>>>,
+    failure: Arc<OnceLock<String>>,
     waker: Option<iterator::Handle>,
 }
 
 impl Shutdown {
     /// Ends the process for `reason`. Only the first reason counts.
     pub fn fail(&self, reason: impl Into<String>) {
-        lock(&self.failure).get_or_insert_with(|| reason.into());
+        self.failure.get_or_init(|| reason.into());
         if let Some(waker) = &self.waker {
             waker.close();
         }
@@ -81,7 +79,7 @@ impl Shutdown {
 
     /// The reason why the process has to end, if there is one.
     pub fn failure(&self) -> Option<String> {
-        lock(&self.failure).clone()
+        self.failure.get().cloned()
     }
 }
 
