@@ -350,9 +350,7 @@ impl Shared {
             return Err(Failure::unavailable("no worker was free in time").into());
         }
         let request = &job.request;
-        if let Some(answer) = ambiguous_framing(request) {
-            return Err(answer);
-        }
+        check_framing(request)?;
         let route = routes::accept(&Head {
             method: request.method().as_str(),
             target: request.url(),
@@ -463,10 +461,10 @@ fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
 
 /// Refuses a request if its headers do not clearly tell where its body ends. tiny_http takes any `Transfer-Encoding`
 /// for chunked, uses the first of two lengths, and ignores a length that is not a number.
-fn ambiguous_framing(request: &Request) -> Option<Response> {
+fn check_framing(request: &Request) -> Result<(), Response> {
     let lengths = values(request, "Content-Length");
     let encodings = values(request, "Transfer-Encoding");
-    let clear = match (&*lengths, &*encodings) {
+    let is_clear = match (&*lengths, &*encodings) {
         ([], []) => true,
         ([length], []) => length.bytes().all(|byte| byte.is_ascii_digit()) && request.body_length().is_some(),
         ([], [encoding]) => {
@@ -478,7 +476,7 @@ fn ambiguous_framing(request: &Request) -> Option<Response> {
         }
         _ => false,
     };
-    (!clear).then(|| Response::text(400, "ambiguous length"))
+    if is_clear { Ok(()) } else { Err(Response::text(400, "ambiguous length")) }
 }
 
 /// True if the request has no body. The length of a body in chunks is unknown.
