@@ -71,6 +71,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             let resource = outcome.host.as_ref().and_then(|host| host.resource.clone());
             let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion);
             plan.add(outcome.without_host([refusal]));
+        } else if outcome.host.is_none() {
+            plan.add(outcome);
         } else {
             candidates.push((position, TurnCandidate::Planned(outcome.into())));
         }
@@ -91,6 +93,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.application_writes.dedup();
+    let Plan { opened, application_writes, .. } = &mut plan;
+    opened.retain(|(place, _)| application_writes.iter().any(|write| write.place == *place));
     plan
 }
 

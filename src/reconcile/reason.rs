@@ -85,7 +85,7 @@ pub enum Reason {
     LeadsToOpenRule {
         /// The name of the visitors.
         visitors: Box<str>,
-        /// The rule's hostname and path.
+        /// The rule's hostname and path, quoted.
         rule: Box<str>,
     },
     /// The endpoint asks to be open, but an Access application protects it.
@@ -291,7 +291,7 @@ impl fmt::Display for Reason {
             ),
             Self::LeadsToOpenRule { visitors, rule } => write!(
                 formatter,
-                "visitors of {visitors:?} need a login now, and the rule for {rule:?} in the wanted tunnel requires none: close \
+                "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel requires none: close \
                  that rule, or publish the hostname through the tunnel that its visitors reach now"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(

@@ -341,7 +341,9 @@ impl Playing {
         let is_covered = |number: usize| {
             let (url, places) = URLS[number];
             let was_covered = self.covered[number] || gets(url, is_closed_by_us);
-            self.is_promised(places) && was_covered && !gets(url, Visit::is_served)
+            // A name that a new record takes from a wildcard's record has no record at all (RFC 4592), and begins anew.
+            let has_record = !gets(url, |visit| *visit == Visit::NoSuchName);
+            self.is_promised(places) && was_covered && has_record && !gets(url, Visit::is_served)
         };
         // What covers a path of a place does not cover the place.
         let covered = [0, 1, 2, 3, 4]

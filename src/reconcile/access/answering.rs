@@ -73,7 +73,7 @@ impl<'a> HostProtection<'a> {
                 let mut logins = protection.only_logins(open.path(), from);
                 logins.any(|login| !published().any(|ours| is_answered_by(ours, (open, is_own), login)))
             })?;
-            Some(Reason::LeadsToOpenRule { visitors: name.as_str().into(), rule: rule_text(rule).into() })
+            Some(Reason::LeadsToOpenRule { visitors: name.as_str().into(), rule: rule.described().into() })
         })
     }
 

@@ -117,7 +117,7 @@ mod tests {
     use crate::fixture::snapshot_of_access;
     use crate::model::Hostname;
     use crate::model::access::Destination;
-    use crate::reconcile::access::destination::surely_matches;
+    use crate::reconcile::access::destination::matches_host;
     use crate::reconcile::access::guard::cover;
     use crate::reconcile::access::host_protection::HostProtection;
 
@@ -175,7 +175,7 @@ mod tests {
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = HostProtection::of(&hostname, &snapshot).near().collect();
-                assert!(!surely_matches(host, name) || near.len() == 1, "{host:?} takes {name}");
+                assert!(!matches_host(host, name) || near.len() == 1, "{host:?} takes {name}");
                 let of_all = cover(all, &hostname, None);
                 assert_eq!(cover(near, &hostname, None), of_all, "{host:?} and {name}");
                 met += usize::from(of_all.is_err_and(|gap| gap.contains("has no policy")));

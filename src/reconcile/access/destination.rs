@@ -24,6 +24,13 @@ pub(super) fn surely_matches(host: &str, hostname: &str) -> bool {
     host == hostname || is_readable() && may_match(host, hostname)
 }
 
+/// True if a destination's host takes requests for a name: the host is the name, or the `*` at its start stands for the
+/// first label, or for the start of it.
+pub(super) fn matches_host(host: &str, name: &str) -> bool {
+    let label = || name.strip_suffix(host.strip_prefix('*')?);
+    host == name || label().is_some_and(|label| !label.contains(['.', '*']))
+}
+
 /// True if a destination's host may match a name of the rule's hostname. A hostname that begins with `*.` stands for
 /// all names below its domain. A label that cannot be read, with all labels before it, may match anything.
 pub(super) fn may_match(host: &str, hostname: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::destination::surely_matches;
+use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
@@ -242,7 +242,7 @@ fn prefix_of(path: Option<&str>) -> String {
 fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
     let above = directory(&one.path);
     let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
-    let takes_all = takes_path && surely_matches(&one.host, hostname);
+    let takes_all = takes_path && matches_host(&one.host, hostname);
     takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
 }
 

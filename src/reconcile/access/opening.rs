@@ -82,11 +82,11 @@ impl PlanContext<'_> {
         if over.is_empty() && protection.check(path).is_none() {
             return Ok(AccessStep::Nothing);
         }
+        self.check_nothing_else_opens(resource, protection, path, &over)?;
         // An old answer may hide a rule that relies on the application.
         if let Some(problem) = self.snapshot.old_answers.values().next() {
             return Err(Reason::Waiting(problem.to_string()));
         }
-        self.check_nothing_else_opens(resource, protection, path, &over)?;
         let mut all = protection.all_covering(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|own| own.application.id == one.id));
         let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };

@@ -11,7 +11,7 @@ use crate::collections::inserted;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
-use crate::reconcile::access::destination::surely_matches;
+use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::wanted::{NamedPolicy, WantedApplication};
 use crate::reconcile::stamp;
 
@@ -97,7 +97,7 @@ impl Place {
     /// True if the application of the place takes requests for `name`. A wildcard `name` counts only if it is the
     /// hostname of the place.
     pub fn is_over(&self, name: &str) -> bool {
-        surely_matches(&self.hostname, name)
+        matches_host(&self.hostname, name)
     }
 
     /// The name of the place's application.

@@ -119,13 +119,10 @@ impl NameUnder<'_> {
             && !self.is_covered(rule.path())
     }
 
-    /// True if nothing is lost once the rule is open: an endpoint opens the rule, or its service is a status.
+    /// True if the rule is to be open, or may be.
     fn is_to_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        if is_status(rule.service()) {
-            return true;
-        }
         if rule.folded_hostname() != self.name() {
-            return self.opens_place;
+            return self.opens_place || is_status(rule.service());
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(tunnel, rule.path())

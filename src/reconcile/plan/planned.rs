@@ -201,14 +201,14 @@ impl HostOutcome {
         Self { refusals, ..Self::default() }
     }
 
-    /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but
-    /// nothing is opened before its rule is written.
+    /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
+    /// hostname asks for the deletion of no application.
     pub(super) fn without_host(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
-        // A move whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
+        // A move or an opening whose writes are refused makes no progress, so it fails no request.
+        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForAccessCheck(_)));
         self.refusals.extend(refusals);
         self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
-        Self { host: None, notes: Vec::new(), opened: Vec::new(), ..self }
+        Self { host: None, notes: Vec::new(), ..self }
     }
 }
 

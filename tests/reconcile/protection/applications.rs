@@ -332,3 +332,47 @@ fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
     assert_eq!((whole.application_writes.len(), whole.opened.len()), (1, 2));
     assert_eq!((labels(&later), later.is_empty(), later.opened.len()), (vec!["cloudflare"], true, 0));
 }
+
+/// The application of a twin is deleted in the next request, which is not planned.
+#[test]
+fn an_opening_whose_writes_are_refused_fails_no_request() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let twin =
+        Application { id: "twin".into(), audience: "twin".into(), ..cloudflare.applications()[0].clone() };
+    cloudflare.applications_mut().push(twin);
+    run(&mut cloudflare, &[at(NAME, "", OPEN)]);
+    let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
+    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
+    let whole = plan(&PlanInputs::default());
+    let records = content_fingerprints(whole.host(NAME).expect("it is written"));
+    let records = records.filter(|(path, _)| path.is_none());
+    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
+    let later = plan(&PlanInputs { paused: paused.collect(), ..PlanInputs::default() });
+    assert_eq!((labels(&whole), labels(&later)), (vec!["waiting"; 2], vec!["cloudflare"]));
+}
+
+#[test]
+fn a_wildcards_check_stays_while_a_status_rule_below_accepts_its_tokens() {
+    let mut cloudflare = cloudflare();
+    let status = served_by(at(NAME, "", ""), "http_status:503");
+    settle(&mut cloudflare, &[at("*.example.com", "", "staff"), status.clone()]);
+    let before = locked(&cloudflare);
+    let plan = settle(&mut cloudflare, &[at("*.example.com", "", OPEN), status]);
+    assert_eq!((labels(&plan), locked(&cloudflare)), (vec!["still_protected"], before));
+}
+
+/// The foreign host is longer, and no document says which of two overlapping wildcards decides.
+#[test]
+fn an_opening_counts_no_foreign_bypass_of_a_part_of_a_label_as_a_login() {
+    let mut cloudflare = cloudflare();
+    let theirs = format!(r#"{{"hostname":"{NAME}","service":"http://theirs:80"}}"#);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs));
+    cloudflare.applications_mut().push(application("theirs", &["ap*.example.com"], PolicyDecision::Bypass));
+    settle(&mut cloudflare, &[at("*.example.com", "", "staff")]);
+    let plan = settle(&mut cloudflare, &[at("*.example.com", "", OPEN)]);
+    assert_eq!(
+        (labels(&plan), names(&cloudflare)),
+        (vec!["still_protected"], vec!["theirs", "*.example.com"])
+    );
+}
