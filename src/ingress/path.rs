@@ -36,7 +36,7 @@ impl PathPattern {
     ///
     /// # Errors
     /// When Go would refuse the expression, or read it differently from other engines. Also when the text begins or ends
-    /// with a blank.
+    /// with a blank, slashes at the end aside.
     pub fn parse(text: &str) -> Result<Self, String> {
         check_ends(text)?;
         if text.is_empty() {

@@ -166,7 +166,8 @@ impl Stamp {
         }
     }
 
-    /// The stamp of `record`; `None` if its comment is none, or was evidently copied from a record of another name.
+    /// The stamp of `record`; `None` if its comment is no stamp, or was evidently copied from a record of
+    /// another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied = |stamp: &Self| {
             stamp.hostname_code.as_deref().is_some_and(|code| code != hostname_code(&record.name))

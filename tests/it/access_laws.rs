@@ -527,6 +527,21 @@ fn play(world: World, first: &[(usize, Wish)], history: &[Step]) -> Result<(), S
     if lost.is_empty() { Ok(()) } else { Err(format!("{:?}: {}", playing.wishes, lost.join("\n"))) }
 }
 
+/// The name below takes `z.w.example.com` from the wildcard's record, and an object opens what has no record then, though
+/// the login of a path there is misspelled.
+#[test]
+fn a_name_that_a_neighbour_takes_from_a_wildcard_begins_without_a_login() {
+    let world = World { is_widest_foreign: false, guarded_namespace: None };
+    let step = |said: &[(usize, Wish)]| Step {
+        said: said.to_vec(),
+        edit: Edit::None,
+        trouble: Trouble::None,
+        pause: MINUTE,
+    };
+    let history = [step(&[(2, MISSPELLED)]), step(&[(1, Wish::Open), (3, Wish::Silent)])];
+    play(world, &[(0, Wish::Login("staff"))], &history).expect("no promise is broken");
+}
+
 /// A case plays dozens of loops, and so takes as long as a hundred cases of a law of the pure core.
 fn config() -> ProptestConfig {
     let config = ProptestConfig::default();

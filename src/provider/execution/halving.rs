@@ -1,5 +1,5 @@
-//! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is refused alone
-//! or the search for bad pieces has used up its part of the request. This module sends nothing.
+//! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
+//! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -18,8 +18,8 @@ const SEARCH_WRITES_MAX: usize = 48;
 /// content is not the cause.
 const INTERCEPTIONS_MAX: usize = 2;
 
-/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice as large
-/// after a success.
+/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice
+/// as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
     /// The pieces of each hostname together, or each piece alone after the hostname was refused alone.

@@ -126,7 +126,7 @@ impl Gated {
 pub(in crate::reconcile) enum OpeningEnd {
     /// A later request continues the opening, and deletes the application of this id.
     Later { application: Box<str> },
-    /// Only a foreign application still asks the visitors for a login.
+    /// A foreign application still decides about the visitors.
     Foreign,
     /// The visitors need no login.
     Open,

@@ -10,7 +10,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
-/// object is refused. `open_rule` is the obstacle of an open rule there.
+/// object is refused. `open_rule` is the reason if the record would lead visitors to an open rule there.
 /// `keeps_login` is true for a path whose rule, if it requires a login, requires it after this request too.
 pub(super) fn obstacle(
     host: &Host<'_>,
