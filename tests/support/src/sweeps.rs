@@ -1,7 +1,7 @@
 //! How much of a sweep runs: a representative part in `cargo test`, every case where `SWEEPS=whole` asks for it.
 
 /// By day one case in so many runs.
-const ONE_IN: usize = 24;
+const ONE_IN: usize = 12;
 
 /// The cases of a call or change that run, at least one of them. Those of the `nth` call and of the one after it are of
 /// different kinds, so that all calls together have every kind.
