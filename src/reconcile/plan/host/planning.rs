@@ -1,6 +1,7 @@
 //! Plans one hostname: reads its state, decides on its request, and derives the writes.
 //!
-//! [`Host`] is the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
+//! [`Host`] is the state, `Decision` the part of the request that is carried out, and [`HostOutcome`] the writes with all
+//! that is said about them.
 
 use super::decide::{Decision, decide};
 use super::{Host, writes};
