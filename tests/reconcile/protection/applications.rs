@@ -316,6 +316,14 @@ fn a_deletion_that_is_paused_is_not_planned() {
     assert_eq!((labels(&later), later.application_writes.len()), (vec!["cloudflare"], 0));
 }
 
+/// What is known once Cloudflare refused the records of the hostname.
+fn after_refused_records(plan: &Plan) -> PlanInputs {
+    let contents = content_fingerprints(plan.host(NAME).expect("it is written"));
+    let records = contents.filter(|(path, _)| path.is_none());
+    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
+    PlanInputs { paused: paused.collect(), ..PlanInputs::default() }
+}
+
 /// Otherwise visitors would reach the rules as they were before, without a login.
 #[test]
 fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
@@ -325,10 +333,7 @@ fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
     let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
     let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
     let whole = plan(&PlanInputs::default());
-    let records = content_fingerprints(whole.host(NAME).expect("it is written"));
-    let records = records.filter(|(path, _)| path.is_none());
-    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
-    let later = plan(&PlanInputs { paused: paused.collect(), ..PlanInputs::default() });
+    let later = plan(&after_refused_records(&whole));
     assert_eq!((whole.application_writes.len(), whole.opened.len()), (1, 2));
     assert_eq!((labels(&later), later.is_empty(), later.opened.len()), (vec!["cloudflare"], true, 0));
 }
@@ -345,10 +350,7 @@ fn an_opening_whose_writes_are_refused_fails_no_request() {
     let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
     let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
     let whole = plan(&PlanInputs::default());
-    let records = content_fingerprints(whole.host(NAME).expect("it is written"));
-    let records = records.filter(|(path, _)| path.is_none());
-    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
-    let later = plan(&PlanInputs { paused: paused.collect(), ..PlanInputs::default() });
+    let later = plan(&after_refused_records(&whole));
     assert_eq!((labels(&whole), labels(&later)), (vec!["waiting"; 2], vec!["cloudflare"]));
 }
 
