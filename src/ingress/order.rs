@@ -234,26 +234,32 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// Our wider rules in front of `position`. Each may share a request with the rule for `scope`, or with another rule of
     /// the result.
     fn wider_in_front(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
-        let (key, mut wider) = (scope.key(), self.ours(scope));
-        wider.retain(|(other, index)| *index < position && *other > key);
+        let key = scope.key();
+        let wider = self.ours(scope, |other, index| index < position && *other > key);
         // A wider rule that a foreign rule covers takes no request.
         self.linked(scope, &wider, HostPath::is_covered_by)
     }
 
     /// Our narrower rules behind `position`, linked as in [`Self::wider_in_front`].
     fn narrower_behind(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
-        let (key, mut narrower) = (scope.key(), self.ours(scope));
-        narrower.retain(|(other, index)| *index >= position && *other < key);
+        let key = scope.key();
+        let mut narrower = self.ours(scope, |other, index| index >= position && *other < key);
         narrower.reverse();
         // A narrower rule that would be refused stays.
         self.linked(scope, &narrower, HostPath::is_equivalent_to)
     }
 
-    /// Our rules that share hosts with the rule for `scope`, and are not removed, with their keys and sorted by them.
-    fn ours(&self, scope: HostPath<'_>) -> Vec<(Key<'l>, usize)> {
+    /// Our rules that share hosts with the rule for `scope`, are not removed, and are selected by their keys and positions.
+    /// They are sorted by key.
+    fn ours(
+        &self,
+        scope: HostPath<'_>,
+        is_selected: impl Fn(&Key<'l>, usize) -> bool,
+    ) -> Vec<(Key<'l>, usize)> {
         let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_going);
         let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(HostPath::of(&entry.rule)));
-        let mut ours: Vec<_> = ours.map(|(index, entry)| (entry.key(), index)).collect();
+        let ours = ours.map(|(index, entry)| (entry.key(), index));
+        let mut ours: Vec<_> = ours.filter(|(key, index)| is_selected(key, *index)).collect();
         ours.sort_unstable();
         ours
     }
