@@ -79,7 +79,7 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
         wanted.sort_by(|one, other| {
             (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
         });
-        withdrawn.retain(|path, _| !wanted.iter().any(|one| one.set_identifier == *path));
+        wanted.iter().for_each(|one| _ = withdrawn.remove(&one.set_identifier));
     }
     requests
 }
