@@ -204,7 +204,9 @@ impl<'a> Execution<'a> {
                 && let Some(answer) = self.full_zones.get(zone).cloned()
             {
                 let growing = halving.take(Piece::grows);
-                self.note_refused(target, &growing, &answer);
+                if !growing.is_empty() {
+                    self.note_refused(target, &growing, &answer);
+                }
             }
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {

@@ -63,7 +63,7 @@ impl<'a> HostProtection<'a> {
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
         let is_led_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
-        let published = || published.iter().filter(|ours| self.is_closed_in_time(ours));
+        let in_time: Vec<_> = published.iter().filter(|ours| self.is_closed_in_time(ours)).collect();
         names_of(hostname.as_str(), snapshot, &is_led_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let protection = HostProtection::of(&name, snapshot);
@@ -71,7 +71,7 @@ impl<'a> HostProtection<'a> {
             let rule = rules.filter(|rule| is_open(rule)).find(|open| {
                 let is_own = own.has(tunnel, open);
                 let mut logins = protection.only_logins(open.path(), from);
-                logins.any(|login| !published().any(|ours| is_answered_by(ours, (open, is_own), login)))
+                logins.any(|login| !in_time.iter().any(|ours| is_answered_by(ours, (open, is_own), login)))
             })?;
             Some(Reason::LeadsToOpenRule { visitors: name.as_str().into(), rule: rule.described().into() })
         })
