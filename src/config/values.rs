@@ -20,9 +20,9 @@ use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
 use crate::reconcile::access::wanted;
 use crate::reconcile::adopt::{self, Adopt};
-use crate::reconcile::operator_settings::{EVERY_NAMESPACE, NamespaceDomain};
 use crate::reconcile::permitted;
 use crate::reconcile::service_template::ServiceTemplate;
+use crate::reconcile::settings::{EVERY_NAMESPACE, NamespaceDomain};
 use crate::reconcile::stamp;
 use crate::regular_file;
 

@@ -13,7 +13,6 @@ pub mod opening;
 pub mod place;
 pub mod reading;
 pub mod relying;
-pub mod requests;
 pub mod shown;
 pub mod unneeded;
 pub mod wanted;

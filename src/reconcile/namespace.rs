@@ -10,7 +10,7 @@ use crate::model::Hostname;
 use crate::model::domain_filter;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::heritage;
-use crate::reconcile::operator_settings::EVERY_NAMESPACE;
+use crate::reconcile::settings::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::{OperatorSettings, Settings};

@@ -20,7 +20,7 @@ pub use request::{needed_by_plan, other_owner};
 
 use crate::collections::inserted;
 use crate::model::endpoint::Changes;
-use crate::reconcile::plan::host::planning::plan_host;
+use crate::reconcile::plan::host::writes::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};

@@ -8,8 +8,7 @@ use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::{Place, RuleKey};
-use crate::reconcile::access::relying::relying;
-use crate::reconcile::access::requests::AccessRequests;
+use crate::reconcile::access::relying::{AccessRequests, relying};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::EndpointReader;
 use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::origin_option::Mistake;
-use crate::ingress::{OriginRequest, PathPattern, Service, WantedRule};
+use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service, WantedRule};
 use crate::model::TunnelId;
 use crate::model::access::SessionDuration;
 use crate::model::endpoint::Endpoint;
@@ -15,7 +15,6 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
 use crate::reconcile::adopt;
 use crate::reconcile::canonical::{self, RECORD_ONLY, RESOURCE_LABEL};
-use crate::reconcile::gateway_route;
 use crate::reconcile::groups::RuleProperties;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{
@@ -141,7 +140,7 @@ impl PartReader<'_, '_> {
         let rule = WantedRule { hostname, path, service, origin_request };
         let kind = canonical::resource_of(self.endpoint).split('/').next().unwrap_or_default();
         self.mistakes.extend(permitted::mistakes(&rule, subject, settings));
-        self.mistakes.extend(gateway_route::mistake(&rule, subject, kind));
+        self.mistakes.extend(gateway_route_mistake(&rule, subject, kind));
         Ok(Some(rule))
     }
 
@@ -271,5 +270,36 @@ impl PartReader<'_, '_> {
         if let Some(((name, _), _)) = conflicting {
             self.mistake(name, "is set twice, to different values");
         }
+    }
+}
+
+/// The mistake of a rule for a Gateway API route of this kind, if the route carries no HTTP and names no service of its
+/// own: a rule with the service of the Gateway, which is the target of all its routes, or with the default service would
+/// silently publish another service. `subject` names the source of the rule's service.
+fn gateway_route_mistake(rule: &WantedRule, subject: &str, kind: &str) -> Option<Mistake> {
+    let way = match kind {
+        "tcproute" => {
+            "and the route carries TCP: set webhook/tunnel-service: tcp://name.namespace.svc:port on it"
+        }
+        "udproute" => "and no rule carries UDP: remove the hostname from the route",
+        "tlsroute" if !names_host(rule) => {
+            "and the Gateway finds no TLSRoute without the server name (SNI): publish an https:// service with \
+             webhook/origin-match-sni-to-host: \"true\", or the route's own webhook/tunnel-service"
+        }
+        _ => return None,
+    };
+    let problem = || format!("is {:?}, {way}", rule.service.as_str());
+    (subject != TUNNEL_SERVICE).then(|| Mistake::new(subject, problem()))
+}
+
+/// True if an option sets the TLS name for an HTTPS service, or if the service is no HTTP service.
+fn names_host(rule: &WantedRule) -> bool {
+    let options = &rule.origin_request;
+    match rule.service.as_str().split_once("://") {
+        Some(("http" | "ws", _)) => false,
+        Some(("https" | "wss", _)) => {
+            options.is_on(OriginOption::MatchSniToHost) || options.text(OriginOption::ServerName).is_some()
+        }
+        _ => true,
     }
 }

@@ -4,8 +4,7 @@ mod adoption;
 pub(super) mod comment;
 mod decide;
 mod obstacle;
-pub(super) mod planning;
-mod writes;
+pub(super) mod writes;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

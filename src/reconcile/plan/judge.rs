@@ -9,7 +9,7 @@ use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::place::RuleKey;
-use crate::reconcile::access::requests::{AccessRequests, ClosedBy, Closing};
+use crate::reconcile::access::relying::{AccessRequests, ClosedBy, Closing};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};

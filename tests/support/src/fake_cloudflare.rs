@@ -24,12 +24,12 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessR
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
-use external_dns_cloudflare_tunnel_webhook::reconcile::operator_settings::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
+use external_dns_cloudflare_tunnel_webhook::reconcile::settings::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
