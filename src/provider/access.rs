@@ -1,5 +1,4 @@
 //! Reads and writes Cloudflare Access.
 
 pub(crate) mod reader;
-pub(super) mod unneeded;
 pub(super) mod writer;
