@@ -7,17 +7,14 @@
 mod access;
 mod client;
 mod configuration;
-mod credential_file;
 mod envelope;
 mod error;
 mod error_class;
 #[cfg(test)]
 mod fixture;
 mod limiter;
-mod path;
 mod record;
 mod resolver;
-mod retry;
 mod settings;
 mod token;
 mod transport;

@@ -23,7 +23,6 @@ use self::body::Body;
 pub mod body;
 mod permit;
 mod pool;
-pub mod response;
 pub mod routes;
 pub mod server;
 

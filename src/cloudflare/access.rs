@@ -8,10 +8,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use self::application::{WirePolicy, application};
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::Error;
 use super::error_class::ApiResource;
-use super::path::path;
 use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::access::{Application, ReusablePolicy, TeamName};

@@ -6,20 +6,25 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::credential_file::CredentialFile;
 use super::envelope::{self, PageInfo, Take};
 use super::error::Error;
 use super::error_class::ApiResource;
 use super::limiter::Limiter;
-use super::retry;
-use super::settings::{ClientSettings, Credentials};
+use super::settings::{ClientSettings, CredentialFile, Credentials};
 use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline, unix_seconds_of_http_date};
 use crate::limits::{CALL_MIN, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
+use crate::model::text::percent_encoded;
 use crate::observe::metrics::{Family, Metrics};
+
+/// The number of times that a read is retried.
+const READ_RETRIES_MAX: u32 = 3;
+
+/// The pause before the first retry. It doubles with each retry.
+const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// One call, which may be sent several times.
 struct Call<'a> {
@@ -182,7 +187,7 @@ impl Client {
                 continue;
             }
             let remaining = deadline.remaining(&*self.clock);
-            let Some(pause) = retry::retry(&error, retries, remaining) else { return Err(error) };
+            let Some(pause) = pause_before_retry(&error, retries, remaining) else { return Err(error) };
             if !pause.is_zero() {
                 self.clock.sleep(pause);
             }
@@ -368,6 +373,27 @@ fn parsed<T: DeserializeOwned>(
         Ok(())
     })?;
     Ok((result.expect("a successful call has stored its result"), page))
+}
+
+/// The pause before a failed read is retried; `None` if it is not retried. `retries` is the number of retries so far,
+/// and `remaining` the time until the deadline.
+fn pause_before_retry(error: &Error, retries: u32, remaining: Duration) -> Option<Duration> {
+    if retries >= READ_RETRIES_MAX || !error.is_retryable() {
+        return None;
+    }
+    let pause = match error {
+        // The limiter delays the next call, or fails it if the delay would be too long.
+        Error::RateLimited { .. } => Duration::ZERO,
+        // Usually the server has just closed a kept connection.
+        error if error.is_disconnect() && retries == 0 => Duration::ZERO,
+        _ => RETRY_PAUSE_FIRST * 2_u32.pow(retries),
+    };
+    (pause + CALL_MIN <= remaining).then_some(pause)
+}
+
+/// A path below the API's base address. Each segment is escaped, so an id cannot change the other segments.
+pub(super) fn path(segments: &[&str]) -> String {
+    segments.iter().map(|segment| format!("/{}", percent_encoded(segment, b"-_"))).collect()
 }
 
 #[cfg(test)]

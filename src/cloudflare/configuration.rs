@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::Error;
 use super::error_class::ApiResource;
-use super::path::path;
 use super::transport::Method;
 use super::tunnel::is_locally_managed;
 use crate::clock::Deadline;

@@ -3,12 +3,13 @@
 //! `success` decides, not the codes: a successful token verification has code 10000 among its messages. An answer
 //! without an envelope, such as a proxy's HTML page, does not come from Cloudflare.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{self, Cause, Error, ErrorResponse};
 use super::error_class::{ApiResource, classify};
-use super::retry;
 use super::transport::{Response, TransportError, TransportErrorKind};
 use crate::model::json::null_is_default;
 
@@ -108,8 +109,13 @@ fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) ->
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
     let (chain, permission) = (causes.collect(), resource.permission());
     let response = ErrorResponse { status: *status, code, message, chain, permission };
-    let pause = retry_after.as_deref().and_then(retry::retry_after);
+    let pause = retry_after.as_deref().and_then(parse_retry_after);
     classify(resource, response, pause)
+}
+
+/// Reads `Retry-After`, which Cloudflare gives in seconds. `None` if it has no usable value. The limiter bounds it.
+fn parse_retry_after(value: &str) -> Option<Duration> {
+    value.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Flattens an error and its chain; the error itself is first. An error is an object in the API's description, and a
@@ -292,6 +298,20 @@ mod tests {
             ("null", r#"{"per_page":null,"total_pages":null}"#, 1, 50, false),
         ] {
             assert_eq!(info(text).is_last(page, length, 50), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            (" 30 ", Some(30)),
+            ("-1", None),
+            ("1.5", None),
+            ("", None),
+            ("Wed, 21 Oct 2026 12:05:00 GMT", None),
+        ] {
+            assert_eq!(parse_retry_after(value), expected.map(Duration::from_secs), "{value:?}");
         }
     }
 }

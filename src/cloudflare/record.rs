@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::Error;
 use super::error_class::ApiResource;
-use super::path::path;
 use super::transport::Method;
 use crate::clock::{Deadline, earliest_of, latest_of, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;

@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::{Error, ErrorResponse};
 use super::error_class::ApiResource;
-use super::path::path;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 

@@ -4,13 +4,11 @@ mod base_url;
 mod crypto;
 mod failure;
 pub(super) mod proxy;
-mod response_permits;
 mod tls;
-mod trust;
 
 use std::fmt;
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER};
@@ -18,7 +16,6 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::response_permits::{ResponsePermit, ResponsePermits};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
 use super::settings::{ClientSettings, Credentials, USER_AGENT};
@@ -27,11 +24,12 @@ use crate::limits::{
     API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, LARGE_RESPONSES_MAX,
     PARALLEL_CALLS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
+use crate::locks::{lock, wait_while};
 
 pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::Proxy;
-pub use self::trust::roots;
+pub use self::tls::roots;
 pub(super) use ureq::http::Method;
 
 /// The part of an answer that is read before it needs one of `LARGE_RESPONSES_MAX` permits: some 150 records.
@@ -253,6 +251,38 @@ impl Read for ObservedBody<'_> {
     }
 }
 
+/// The permits that large answers share. Each such answer is held as bytes until it is parsed, so they limit how many are
+/// in memory at once.
+#[derive(Debug)]
+struct ResponsePermits {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A taken permit. Dropping it frees it.
+#[derive(Debug)]
+pub(super) struct ResponsePermit(Arc<ResponsePermits>);
+
+impl ResponsePermits {
+    fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
+    }
+
+    /// Takes a permit as soon as one is free; `None` if that takes longer than `timeout`.
+    fn take(self: &Arc<Self>, timeout: Duration) -> Option<ResponsePermit> {
+        let mut free = wait_while(&self.freed, lock(&self.free), timeout, |free| *free == 0);
+        *free = free.checked_sub(1)?;
+        Some(ResponsePermit(Arc::clone(self)))
+    }
+}
+
+impl Drop for ResponsePermit {
+    fn drop(&mut self) {
+        *lock(&self.0.free) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -362,5 +392,21 @@ mod tests {
         while lookups.load(Ordering::SeqCst) < 2 {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn no_more_answers_are_held_than_there_are_permits_and_each_that_is_dropped_makes_room() {
+        let permits = ResponsePermits::new(2);
+        let first = permits.take(Duration::ZERO);
+        let second = permits.take(Duration::ZERO);
+        assert!(first.is_some() && second.is_some());
+        assert!(permits.take(Duration::from_millis(1)).is_none());
+        let waiting = thread::spawn({
+            let permits = Arc::clone(&permits);
+            move || permits.take(Duration::from_secs(10)).is_some()
+        });
+        drop(first);
+        assert!(waiting.join().expect("it waits quietly"));
+        assert!(permits.take(Duration::ZERO).is_some(), "the waiting thread has left");
     }
 }

@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::Error;
 use super::error_class::ApiResource;
-use super::path::path;
 use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::AccountId;

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::client::Client;
+use super::client::{Client, path};
 use super::error::Error;
 use super::error_class::ApiResource;
-use super::path::path;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
 use crate::model::hostname;

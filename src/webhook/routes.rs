@@ -5,12 +5,15 @@
 //! So 4xx is only for callers that are not ExternalDNS. No route redirects, because Go's client would follow a redirect
 //! with a GET, and take the answer to the GET for the answer to the POST.
 
+use std::io::{self, Write};
+
 use super::body::Body;
-use super::response::json;
 use super::{Failure, Handler};
 use crate::clock::Deadline;
 use crate::label_values::label_values;
+use crate::limits;
 use crate::listener::{Response, path_of};
+use crate::model::endpoint::Endpoint;
 
 /// The label of requests that ask for none of the operations.
 pub const NO_ROUTE: &str = "other";
@@ -130,6 +133,42 @@ impl Route {
     }
 }
 
+impl From<Failure> for Response {
+    fn from(failure: Failure) -> Self {
+        Self::text(failure.status, &failure.text)
+    }
+}
+
+/// Endpoints in their JSON form, written into `buffer`.
+fn json(endpoints: &[Endpoint], buffer: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let mut buffer = Buffer(buffer);
+    match serde_json::to_writer(&mut buffer, endpoints) {
+        Ok(()) => Ok(buffer.0),
+        Err(error) => Err(Failure::internal(error.to_string())),
+    }
+}
+
+/// The buffer for an answer's body. serde_json writes a few bytes at a time, sixty times per endpoint, and musl's
+/// `memcpy` takes as long for one byte as for a hundred: copying byte by byte takes a quarter of the time.
+struct Buffer(Vec<u8>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > limits::WEBHOOK_RESPONSE_MAX_BYTES {
+            return Err(io::Error::other("the answer is too large for ExternalDNS"));
+        }
+        // The compiler would turn `extend` into a memcpy.
+        for byte in bytes {
+            self.0.push(*byte);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -137,8 +176,7 @@ mod tests {
 
     use super::{MEDIA_TYPE as WEBHOOK, *};
     use crate::clock::SystemClock;
-    use crate::limits;
-    use crate::model::endpoint::{Changes, Endpoint};
+    use crate::model::endpoint::Changes;
 
     const TEXT: &str = "text/plain; charset=utf-8";
 

@@ -1,4 +1,4 @@
-//! Adds TLS to a connection.
+//! Adds TLS to a connection, and builds the set of trusted certificate authorities.
 //!
 //! ureq's own connector makes a new configuration for each connection of a request that has settings. All our
 //! requests have settings, so that connector would never resume a session. ureq also takes either the compiled-in
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ureq::unversioned::transport::time::Instant;
 use ureq::unversioned::transport::{
@@ -23,6 +24,10 @@ use crate::limits::SLOW_CONNECTION_MIN;
 
 /// TLS sessions kept for resumption: those of the API and of an `https` proxy. rustls counts eight tickets for each.
 const TLS_SESSIONS_KEPT: usize = 16;
+
+const NO_PEM: &str = "the file of certificate authorities is not PEM";
+
+const NO_CERTIFICATE: &str = "the file of certificate authorities holds no certificate that can be read";
 
 /// Adds TLS to the connections of `https` addresses.
 #[derive(Debug)]
@@ -123,5 +128,48 @@ impl Transport for TlsTransport {
 
     fn is_tls(&self) -> bool {
         true
+    }
+}
+
+/// Mozilla's roots, which are compiled in, and those of the operator's PEM file. Keys in the file are ignored.
+///
+/// # Errors
+/// When the file is not PEM, or holds no certificate that can be read.
+pub fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(pem) = authorities {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let certificates = certificates.map_err(|_| NO_PEM)?;
+        // Bundles contain odd certificates, which rustls leaves out. If it leaves out all of them, this would otherwise
+        // show only when every handshake fails.
+        if roots.add_parsable_certificates(certificates).0 == 0 {
+            return Err(NO_CERTIFICATE);
+        }
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PEM around `base64`, which needs no padding if it holds a multiple of three bytes.
+    fn pem(label: &str, base64: &str) -> String {
+        format!("-----BEGIN {label}-----\n{base64}\n-----END {label}-----\n")
+    }
+
+    #[test]
+    fn a_file_of_certificate_authorities_must_hold_a_certificate() {
+        for (label, text, problem) in [
+            ("empty", String::new(), NO_CERTIFICATE),
+            ("text", "not a certificate".to_owned(), NO_CERTIFICATE),
+            ("a key only", pem("PRIVATE KEY", "MAIFAA=="), NO_CERTIFICATE),
+            ("damaged", pem("CERTIFICATE", "MIIFAA=="), NO_CERTIFICATE),
+            ("not base64", pem("CERTIFICATE", "%%%%"), NO_PEM),
+            ("cut off", "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(), NO_PEM),
+        ] {
+            let outcome = roots(Some(text.as_bytes())).map(|roots| roots.len());
+            assert_eq!(outcome, Err(problem), "{label}");
+        }
     }
 }
