@@ -141,6 +141,21 @@ fn every_document_that_the_code_names_is_there() {
     assert!(count > 0, "no document is named: are they found?");
 }
 
+#[test]
+fn every_source_file_that_a_document_or_a_comment_names_is_there() {
+    let name = Regex::new("`([a-z_/]+\\.rs)`").expect("the expression is fixed");
+    let sources = files(repository(), &[".rs"]);
+    let mut count = 0;
+    for file in files(repository(), &[".md", ".rs"]) {
+        for found in name.captures_iter(&read(&file)) {
+            let is_there = sources.iter().any(|source| source.ends_with(&found[1]));
+            assert!(is_there, "{} names {}", shown(&file), &found[1]);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "only {count} files are named: are they found?");
+}
+
 /// The numbered list under the heading.
 fn invariants() -> Vec<usize> {
     let text = read(&repository().join(HOW_IT_WORKS));
