@@ -44,6 +44,10 @@ const LISTING: Duration = Duration::from_secs(130);
 /// For so long no application goes by itself.
 pub(crate) const AGE: Duration = Duration::from_secs(610);
 
+/// The pauses between loops at rest: in the second of them nothing of what was written is remembered any more, and in the
+/// last the applications have gone for which nothing answers.
+const TO_REST: [Duration; 3] = [LISTING, AGE, INTERVAL];
+
 /// Loops after the last fault until nothing is planned: a place is posted again after 120 s.
 const LOOPS_TO_REST: usize = 6;
 
@@ -205,21 +209,23 @@ impl Scenario {
             has_ended |= answer.is_ok();
         }
         let (calls, with_idle) = (Point::of(&calls), Point::of(&[&*calls, &idle].concat()));
-        settle(&program, &account, &self.with_neighbours(desired), LOOPS_TO_REST).expect("it comes to rest");
+        settle(&program, &account, &self.with_neighbours(desired), LOOPS_TO_REST, &TO_REST)
+            .expect("it comes to rest");
         assert_eq!(account.violations(), [""; 0]);
         (calls, with_idle, state(&account))
     }
 
-    /// Publishes what stands before, and lets it grow old.
+    /// Publishes what stands before, and lets it grow so old.
     pub(crate) fn prepare(
         &self,
         program: &Playing,
         account: &SharedAccount,
         age: Duration,
     ) -> Result<(), String> {
-        settle(program, account, &self.with_neighbours(&self.before), LOOPS_TO_REST)?;
-        account.cloudflare().advance_clock(age);
-        account.cloudflare().edit(self.by_hand);
+        let written = settle(program, account, &self.with_neighbours(&self.before), LOOPS_TO_REST, &[])?;
+        let cloudflare = account.cloudflare();
+        cloudflare.advance_clock(age.saturating_sub(cloudflare.time().now() - written));
+        cloudflare.edit(self.by_hand);
         Ok(())
     }
 
@@ -329,29 +335,34 @@ fn state(account: &SharedAccount) -> String {
     state + &lines.concat()
 }
 
-/// Plays loops until four in a row plan and write nothing, the second of them when nothing of what was written is
-/// remembered any more, and the last when the applications have gone for which nothing answers.
+/// Plays loops until one plans and writes nothing, and again one after each of these pauses. Returns the time of the last
+/// loop that wrote.
 fn settle(
     program: &Playing,
     account: &SharedAccount,
     desired: &[Endpoint],
     loops_max: usize,
-) -> Result<(), String> {
+    pauses: &[Duration],
+) -> Result<Duration, String> {
     let cloudflare = account.cloudflare();
-    let (mut busy, mut idle, mut last) = (0, 0, None);
+    let (mut busy, mut pauses_left, mut last) = (0, pauses.iter(), None);
+    let mut written = cloudflare.time().now();
     while busy < loops_max {
         cloudflare.take_calls();
         let planned = program.run_loop(desired);
         let writes = cloudflare.count_calls().writes;
-        match &planned {
-            Ok(planned) if *planned == Changes::default() && writes == 0 => idle += 1,
-            Ok(_) | Err(503) => (busy, idle) = (busy + 1, 0),
+        let pause = match &planned {
+            Ok(planned) if *planned == Changes::default() && writes == 0 => match pauses_left.next() {
+                Some(pause) => *pause,
+                None => return Ok(written),
+            },
+            Ok(_) | Err(503) => {
+                (busy, pauses_left, written) = (busy + 1, pauses.iter(), cloudflare.time().now());
+                INTERVAL
+            }
             Err(status) => return Err(format!("a loop without fault got {status}")),
-        }
-        if idle == 4 {
-            return Ok(());
-        }
-        cloudflare.advance_clock([INTERVAL, LISTING, AGE, INTERVAL][idle]);
+        };
+        cloudflare.advance_clock(pause);
         last = Some((planned, writes));
     }
     Err(format!("no rest after {loops_max} loops; the last one got {last:#?}"))
@@ -419,7 +430,7 @@ impl Case<'_> {
         let is_refused = matches!(trouble, Trouble::Fault(Fault::Status { code: 400 | 409, .. }));
         let loops_max = if is_refused { LOOPS_TO_REST_REFUSED } else { LOOPS_TO_REST };
         let loops_max = loops_max + scenario.loops_more;
-        settle(&program, &account, &asked, loops_max)?;
+        settle(&program, &account, &asked, loops_max, &TO_REST)?;
         scenario.look(&account, true)?;
         let violations = account.violations();
         if !violations.is_empty() {
