@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::hosts::HostIndex;
-use super::order::{HostPath, MarkedRule, NearbyRules};
+use super::order::{MarkedRule, NearbyRules, Scope};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::label_values::label_values;
 use crate::model::hostname::Hostname;
@@ -65,10 +65,10 @@ impl RuleEdit {
         self.scope().is_covered_by(rule)
     }
 
-    fn scope(&self) -> HostPath<'_> {
+    fn scope(&self) -> Scope<'_> {
         match self {
-            Self::Put { rule, replaces: _ } => HostPath::wanted(rule),
-            Self::Delete { hostname, path } => HostPath::new(hostname, path.as_deref()),
+            Self::Put { rule, replaces: _ } => Scope::wanted(rule),
+            Self::Delete { hostname, path } => Scope::new(hostname, path.as_deref()),
         }
     }
 }
@@ -114,19 +114,19 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             }
         }
     }
-    // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
+    // A rule that is replaced or removed counts as ours for all other edits, so it is marked before any put is checked.
     for (position, entry) in marked.list.iter_mut().enumerate() {
         entry.is_going = removed.contains(&position);
         entry.is_own |= entry.is_going || replaced.contains(&position);
     }
     let mut waiting = Vec::new();
     for (index, rule) in puts {
-        match check_no_equivalent(&marked.near(&rule.hostname), HostPath::wanted(rule)) {
+        match check_no_equivalent(&marked.near(&rule.hostname), Scope::wanted(rule)) {
             Ok(()) => waiting.push((index, rule)),
             Err(refusal) => refused.push((index, refusal)),
         }
     }
-    // A refused put is tried again after the removals, and as long as another rule is put.
+    // Refused puts are tried again after the removals, and after each pass that put a rule.
     loop {
         let mut barred = Vec::new();
         for (index, rule) in &waiting {
@@ -180,7 +180,7 @@ impl<'a> MarkedRules<'a> {
     /// foreign rule in front covers our rule, if a wider rule of ours in front may share requests with it, or if its
     /// hostname is spelled so that it matches nothing. False if the put would be refused, or if we have no such rule.
     pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
-        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
         self.list.get(present).is_some_and(|entry| entry.is_own)
             && near.placement(scope).is_some()
@@ -190,14 +190,14 @@ impl<'a> MarkedRules<'a> {
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
     /// false.
     pub fn effect_of_reordering(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
-        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
         if near.matching(scope).is_none() {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }
         let (position, moved) = near.placement(scope)?;
-        let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
-        let (_, other) = passed.find(|(_, entry)| scope.may_share_with(HostPath::of(&entry.rule)))?;
+        let mut passed = near.front(present).filter(|(at, _)| *at >= position || moved.contains(at));
+        let (_, other) = passed.find(|(_, entry)| scope.may_share_with(Scope::of(&entry.rule)))?;
         let named = other.rule.described();
         Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
@@ -210,7 +210,7 @@ impl<'a> MarkedRules<'a> {
         path: Option<&str>,
         keeps_login: &dyn Fn(&Rule) -> bool,
     ) -> Option<String> {
-        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
         let covered = present.and_then(|_| check_no_equivalent(&near, scope));
         covered.and_then(|()| check_logins(&near, scope, keeps_login)).err()
@@ -219,13 +219,13 @@ impl<'a> MarkedRules<'a> {
     /// Our rules that a put for this hostname and path moves behind a foreign rule, each with the foreign rule that
     /// takes requests of it.
     pub fn losing(&self, hostname: &Hostname, path: Option<&str>) -> Vec<(&Rule, &Rule)> {
-        self.near(hostname).losing(HostPath::new(hostname, path))
+        self.near(hostname).losing(Scope::new(hostname, path))
     }
 
     /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests.
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
-        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let (present, _) = near.entries().find(|(_, entry)| scope.is_of(&entry.rule))?;
         near.front(present).find(|(_, entry)| scope.is_covered_by(&entry.rule)).map(|(_, entry)| &*entry.rule)
     }
@@ -233,7 +233,7 @@ impl<'a> MarkedRules<'a> {
     /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
     /// anything.
     fn put(&mut self, wanted: &WantedRule) -> Result<bool, String> {
-        let (scope, near) = (HostPath::wanted(wanted), self.near(&wanted.hostname));
+        let (scope, near) = (Scope::wanted(wanted), self.near(&wanted.hostname));
         check_logins(&near, scope, &|_| true)?;
         let (present, entry) = near.entries().find(|(_, entry)| scope.is_of(&entry.rule)).unzip();
         let is_equal = entry.is_some_and(|entry| entry.rule.equals(wanted));
@@ -252,11 +252,11 @@ impl<'a> MarkedRules<'a> {
         moved.extend(present);
         moved.sort_unstable();
         let mut group = vec![entry];
-        for index in moved.into_iter().rev() {
-            self.hosts.remove(index);
-            let entry = self.list.remove(index);
-            group.extend((Some(index) != present).then_some(entry));
-            position -= usize::from(index < position);
+        for from in moved.into_iter().rev() {
+            self.hosts.remove(from);
+            let entry = self.list.remove(from);
+            group.extend((Some(from) != present).then_some(entry));
+            position -= usize::from(from < position);
         }
         group.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
         for entry in group.into_iter().rev() {
@@ -272,15 +272,16 @@ impl<'a> MarkedRules<'a> {
 }
 
 /// The position of the rule for `scope`, if there is one. Several such rules are refused.
-fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option<usize>, String> {
+fn position_of(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.entries().filter(|(_, entry)| scope.is_of(&entry.rule)).map(|(position, _)| position).collect();
     match found[..] {
         [] => Ok(None),
-        [index] => Ok(Some(index)),
+        [position] => Ok(Some(position)),
         // Our rule cannot be told from the others.
         _ => {
-            let numbers = found.iter().map(|index| (index + 1).to_string()).collect::<Vec<_>>().join(" and ");
+            let numbers =
+                found.iter().map(|position| (position + 1).to_string()).collect::<Vec<_>>().join(" and ");
             Err(format!(
                 "rules {numbers} of the tunnel have the same hostname and path: remove all but one of them"
             ))
@@ -290,7 +291,7 @@ fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option
 
 /// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
-fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
+fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     let end = near.matching(scope).unwrap_or(usize::MAX);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
@@ -305,7 +306,7 @@ fn check_no_equivalent(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Resul
 /// Refuses a put if a rule of ours that requires a login, and keeps it, would lose requests to a foreign rule.
 fn check_logins(
     near: &NearbyRules<'_, '_>,
-    scope: HostPath<'_>,
+    scope: Scope<'_>,
     keeps_login: &dyn Fn(&Rule) -> bool,
 ) -> Result<(), String> {
     let is_kept = |own: &Rule| own.requires_access() && keeps_login(own);

@@ -42,9 +42,9 @@ pub(super) struct MarkedRule<'a> {
     rank: PathRank,
 }
 
-/// The hostname, in normal form, and the path of a rule.
+/// The requests of a rule: its hostname, in normal form, and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HostPath<'a> {
+pub(super) struct Scope<'a> {
     pub(super) hostname: &'a str,
     path: Option<&'a str>,
 }
@@ -56,11 +56,11 @@ impl<'a> MarkedRule<'a> {
     }
 
     pub(super) fn key(&self) -> Key<'_> {
-        HostPath::of(&self.rule).key_of_rank(self.rank)
+        Scope::of(&self.rule).key_of_rank(self.rank)
     }
 }
 
-impl<'a> HostPath<'a> {
+impl<'a> Scope<'a> {
     /// An empty path counts as none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
         Self { hostname: hostname.as_str(), path: path.filter(|path| !path.is_empty()) }
@@ -76,7 +76,7 @@ impl<'a> HostPath<'a> {
 
     /// True if `rule` has this hostname and this path text.
     pub(super) fn is_of(&self, rule: &Rule) -> bool {
-        rule.is_readable() && HostPath::of(rule) == *self
+        rule.is_readable() && Scope::of(rule) == *self
     }
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
@@ -92,13 +92,13 @@ impl<'a> HostPath<'a> {
     }
 
     /// True if the two have a host in common.
-    fn shares_hosts_with(self, other: HostPath<'_>) -> bool {
+    fn shares_hosts_with(self, other: Scope<'_>) -> bool {
         let includes = |wide: &str, narrow| HostPattern::of(wide).includes(narrow);
         includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
     }
 
     /// True unless the texts prove that no request is for both.
-    pub(super) fn may_share_with(self, other: HostPath<'_>) -> bool {
+    pub(super) fn may_share_with(self, other: Scope<'_>) -> bool {
         self.shares_hosts_with(other) && shape::may_share(self.path, other.path)
     }
 
@@ -118,7 +118,7 @@ impl<'a> HostPath<'a> {
 }
 
 /// The number of labels of a wildcard, with an exact hostname as the deepest; then the path; then the bytes.
-pub(super) type Key<'a> = (Reverse<usize>, PathRank, HostPath<'a>);
+pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 
 /// The rules of a list that may share hosts with a hostname.
 #[derive(Clone, Debug)]
@@ -154,13 +154,13 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     }
 
     /// The position of the rule for `scope`; `None` if its hostname is spelled so that it matches nothing.
-    pub(super) fn matching(&self, scope: HostPath<'_>) -> Option<usize> {
+    pub(super) fn matching(&self, scope: Scope<'_>) -> Option<usize> {
         self.first(usize::MAX, |_, entry| scope.is_of(&entry.rule) && scope.is_covered_by(&entry.rule))
     }
 
     /// The position to which a put writes our rule for `scope`, and the positions of our rules that move there too.
     /// `None` if the present rule stays.
-    pub(super) fn placement(&self, scope: HostPath<'_>) -> Option<(usize, Vec<usize>)> {
+    pub(super) fn placement(&self, scope: Scope<'_>) -> Option<(usize, Vec<usize>)> {
         let present = self.matching(scope);
         if present.is_some_and(|position| !self.is_misplaced(position, scope)) {
             return None;
@@ -168,10 +168,11 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         let limit = self.limit(present.unwrap_or(self.list.len()), scope);
         let key = scope.key();
         let is_wider = |entry: &MarkedRule<'_>| entry.is_own && entry.key() > key;
-        let shares = |entry: &MarkedRule<'_>| scope.may_share_with(HostPath::of(&entry.rule));
+        let shares = |entry: &MarkedRule<'_>| scope.may_share_with(Scope::of(&entry.rule));
         let foreign = self.front(limit).filter(|(_, entry)| !entry.is_own && shares(entry)).last();
         let start = foreign.map_or(0, |(position, _)| position + 1);
-        let wider = self.first(limit, |index, entry| index >= start && is_wider(entry) && shares(entry));
+        let wider =
+            self.first(limit, |position, entry| position >= start && is_wider(entry) && shares(entry));
         let end = wider.unwrap_or(limit);
         // To sort the list, the new rule is placed in front of our wider rules there that share no request with it. The
         // present rule, if its hostname is spelled so that it matches nothing, does not count.
@@ -182,18 +183,18 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         Some((position, moved))
     }
 
-    /// The position of the first rule in front of `end` that has to be behind the rule for `scope`; else `end`. It is a
-    /// foreign rule that covers the rule or one of our wider rules that have to be behind it, or our wider rule that
-    /// covers the rule: in front of it, the rule takes requests only from that one.
-    fn limit(&self, end: usize, scope: HostPath<'_>) -> usize {
+    /// The position of the first rule in front of `end` that has to be behind the rule for `scope`; else `end`. A foreign
+    /// rule has to be behind if it covers the rule for `scope`, or a wider rule of ours that has to be behind too. A wider
+    /// rule of ours has to be behind if it covers the rule for `scope`, which then takes requests from that rule alone.
+    fn limit(&self, end: usize, scope: Scope<'_>) -> usize {
         let key = scope.key();
         let wider = self.wider_in_front(end, scope);
-        let wider = wider.iter().filter_map(|index| Some(HostPath::of(&self.list.get(*index)?.rule)));
+        let wider = wider.iter().filter_map(|position| Some(Scope::of(&self.list.get(*position)?.rule)));
         let covers_one = |rule: &Rule| wider.clone().chain([scope]).any(|one| one.is_covered_by(rule));
         // A narrower rule that would move there must not take requests of a foreign rule.
         let takes_none = |position: usize| {
             let mut narrower = self.narrower_behind(position, scope).into_iter();
-            narrower.all(|index| self.passed(index, position).is_none())
+            narrower.all(|from| self.passed(from, position).is_none())
         };
         let is_limit = |position: usize, entry: &MarkedRule<'_>| match entry.is_own {
             true => entry.key() > key && scope.is_covered_by(&entry.rule) && takes_none(position),
@@ -204,62 +205,56 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
     /// of it.
-    pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
+    pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
         let key = scope.key();
         // Most lists have no wider rule of ours, and a placement looks at the whole list.
         let has_wider = self.entries().any(|(_, entry)| entry.is_own && entry.key() > key);
         let placement = has_wider.then(|| self.placement(scope)).flatten();
         let Some((position, moved)) = placement else { return Vec::new() };
-        let losing = moved.into_iter().filter(|index| *index < position);
-        losing
-            .filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, position)?)))
-            .collect()
+        let losing = moved.into_iter().filter(|from| *from < position);
+        losing.filter_map(|from| Some((&*self.list.get(from)?.rule, self.passed(from, position)?))).collect()
     }
 
-    /// The first foreign rule between `index` and `position` that may share requests with our rule at `index`.
-    fn passed(&self, index: usize, position: usize) -> Option<&'l Rule> {
-        let own = HostPath::of(&self.list.get(index)?.rule);
-        let mut passed = self.list.get(index.min(position)..index.max(position))?.iter();
-        let shares = |entry: &&MarkedRule<'_>| !entry.is_own && own.may_share_with(HostPath::of(&entry.rule));
+    /// The first foreign rule between `from` and `to` that may share requests with our rule at `from`.
+    fn passed(&self, from: usize, to: usize) -> Option<&'l Rule> {
+        let own = Scope::of(&self.list.get(from)?.rule);
+        let mut passed = self.list.get(from.min(to)..from.max(to))?.iter();
+        let shares = |entry: &&MarkedRule<'_>| !entry.is_own && own.may_share_with(Scope::of(&entry.rule));
         passed.find(shares).map(|entry| &*entry.rule)
     }
 
-    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
+    /// True if our rule at `position` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
     /// front of it.
-    fn is_misplaced(&self, index: usize, scope: HostPath<'_>) -> bool {
-        let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
-        is_hidden || !self.wider_in_front(index, scope).is_empty()
+    fn is_misplaced(&self, position: usize, scope: Scope<'_>) -> bool {
+        let is_hidden = self.foreign(position, |rule| scope.is_covered_by(rule)).is_some();
+        is_hidden || !self.wider_in_front(position, scope).is_empty()
     }
 
     /// Our wider rules in front of `position`. Each may share a request with the rule for `scope`, or with another rule of
     /// the result.
-    fn wider_in_front(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
+    fn wider_in_front(&self, position: usize, scope: Scope<'_>) -> Vec<usize> {
         let key = scope.key();
-        let wider = self.ours(scope, |other, index| index < position && *other > key);
+        let wider = self.ours(scope, |other, at| at < position && *other > key);
         // A wider rule that a foreign rule covers takes no request.
-        self.linked(scope, &wider, HostPath::is_covered_by)
+        self.linked(scope, &wider, Scope::is_covered_by)
     }
 
     /// Our narrower rules behind `position`, linked as in [`Self::wider_in_front`].
-    fn narrower_behind(&self, position: usize, scope: HostPath<'_>) -> Vec<usize> {
+    fn narrower_behind(&self, position: usize, scope: Scope<'_>) -> Vec<usize> {
         let key = scope.key();
-        let mut narrower = self.ours(scope, |other, index| index >= position && *other < key);
+        let mut narrower = self.ours(scope, |other, at| at >= position && *other < key);
         narrower.reverse();
         // A narrower rule that would be refused stays.
-        self.linked(scope, &narrower, HostPath::is_equivalent_to)
+        self.linked(scope, &narrower, Scope::is_equivalent_to)
     }
 
     /// Our rules that share hosts with the rule for `scope`, are not removed, and are selected by their keys and positions.
     /// They are sorted by key.
-    fn ours(
-        &self,
-        scope: HostPath<'_>,
-        is_selected: impl Fn(&Key<'l>, usize) -> bool,
-    ) -> Vec<(Key<'l>, usize)> {
+    fn ours(&self, scope: Scope<'_>, is_selected: impl Fn(&Key<'l>, usize) -> bool) -> Vec<(Key<'l>, usize)> {
         let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_going);
-        let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(HostPath::of(&entry.rule)));
-        let ours = ours.map(|(index, entry)| (entry.key(), index));
-        let mut ours: Vec<_> = ours.filter(|(key, index)| is_selected(key, *index)).collect();
+        let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(Scope::of(&entry.rule)));
+        let ours = ours.map(|(position, entry)| (entry.key(), position));
+        let mut ours: Vec<_> = ours.filter(|(key, position)| is_selected(key, *position)).collect();
         ours.sort_unstable();
         ours
     }
@@ -268,16 +263,16 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// rule for which `stays` is true of a foreign rule in front of it is left out.
     fn linked<'k>(
         &self,
-        scope: HostPath<'k>,
+        scope: Scope<'k>,
         others: &[(Key<'k>, usize)],
-        stays: impl Fn(&HostPath<'k>, &Rule) -> bool,
+        stays: impl Fn(&Scope<'k>, &Rule) -> bool,
     ) -> Vec<usize> {
         let (mut linked, mut found) = (vec![scope], Vec::new());
-        for ((.., scope), index) in others {
+        for ((.., scope), position) in others {
             let is_linked = linked.iter().any(|other| scope.may_share_with(*other));
-            if is_linked && self.foreign(*index, |rule| stays(scope, rule)).is_none() {
+            if is_linked && self.foreign(*position, |rule| stays(scope, rule)).is_none() {
                 linked.push(*scope);
-                found.push(*index);
+                found.push(*position);
             }
         }
         found

@@ -226,8 +226,7 @@ impl ApplyRequest<'_> {
                 Ok(()) => {
                     let what = describe_application(write).text.into();
                     history.forget(content);
-                    let written =
-                        Write { key: write.place_fingerprint(), content_fingerprint: content, what };
+                    let written = Write { key: write.place_fingerprint(), content_and_state: content, what };
                     history.note_written(&written, now);
                 }
                 Err(reason) => {

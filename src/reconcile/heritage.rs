@@ -65,16 +65,16 @@ impl Heritage {
 }
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone, as parsed.
-/// `seen` are the names of such records in the request.
+/// `registry_names` are the names of such records in the request.
 pub(super) fn records_of<'a>(
     zone: &'a ZoneSnapshot,
-    seen: &[Box<str>],
+    registry_names: &[Box<str>],
     record: &Record,
 ) -> Vec<(&'a Record, Heritage)> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let names = possible_names(seen, &record.name);
+    let names = possible_names(registry_names, &record.name);
     let names = names.iter().filter(|(record_type, _)| match record_type {
         Some(record_type) => record.record_type.eq_ignore_ascii_case(record_type),
         None => &*record.record_type != "AAAA",
@@ -89,21 +89,21 @@ pub(super) fn records_of<'a>(
 }
 
 /// The object that ExternalDNS's registry names for an address record of `name`.
-pub(super) fn resource(zone: &ZoneSnapshot, seen: &[Box<str>], name: &str) -> Option<Box<str>> {
+pub(super) fn resource(zone: &ZoneSnapshot, registry_names: &[Box<str>], name: &str) -> Option<Box<str>> {
     let records = zone.records_of(name).iter().filter(|record| record.is_address_or_cname());
-    let mut found = records.flat_map(|record| records_of(zone, seen, record));
+    let mut found = records.flat_map(|record| records_of(zone, registry_names, record));
     found.find_map(|(_, heritage)| heritage.resource)
 }
 
 /// The possible names of ExternalDNS's TXT records about `hostname`, each with the type of the described record. Names
-/// of old releases contain no type. `seen` are the names in this request, which reveal their prefix and suffix. If
+/// of old releases contain no type. `registry_names` are the names in this request, which reveal their prefix and suffix. If
 /// there are none, no prefix and no suffix is assumed.
-fn possible_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
+fn possible_names(registry_names: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
     let default = [format!("{WANTED_TYPE}-{hostname}").into()];
-    let seen = if seen.is_empty() { &default } else { seen };
+    let registry_names = if registry_names.is_empty() { &default } else { registry_names };
     let mut names = Vec::new();
-    for name in seen {
+    for name in registry_names {
         let rest = format!(".{parent}");
         let head = name.strip_suffix(&*rest).unwrap_or(name);
         let [found, in_label] = [head, label].map(|text| text.matches(WANTED_TYPE).count());

@@ -22,7 +22,7 @@ const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOpt
 /// it matches are.
 fn hostname_problem(operator: &OperatorSettings, name: &str, namespace: &str) -> Option<String> {
     let entries = &operator.namespace_domains;
-    let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
+    let is_of = |one: &str| one == EVERY_NAMESPACE || one == namespace;
     let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
     let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
     if entries.is_empty() || domains.iter().any(|domain| domain_filter::entry_matches(domain, name)) {
@@ -74,10 +74,11 @@ fn namespace_of_service(operator: &OperatorSettings, service: &str) -> Option<St
     // An address in brackets has no label `svc`.
     let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
     let mut labels = host.splitn(4, '.');
-    let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
+    let (name, namespace, kind) = (labels.next()?, labels.next()?, labels.next()?);
     let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
     let is_whole = !name.is_empty() && kind == "svc";
-    (is_whole && domain.is_none_or(|domain| *domain == *operator.cluster_domain)).then(|| of.to_owned())
+    (is_whole && domain.is_none_or(|domain| *domain == *operator.cluster_domain))
+        .then(|| namespace.to_owned())
 }
 
 /// True if the operator lets every namespace publish the service.
@@ -161,12 +162,12 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
         !is_status(service) && !Service::parse(service).is_ok_and(|service| is_shared(operator, &service))
     };
     let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
-    let of: BTreeSet<Option<String>> =
+    let namespaces: BTreeSet<Option<String>> =
         inserted(services.map(|service| namespace_of_service(operator, service)));
-    match of.first() {
+    match namespaces.first() {
         None if stamps.is_empty() => Ok(None),
-        Some(Some(namespace)) if of.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
-        _ => Err(of.into_iter().flatten().collect()),
+        Some(Some(namespace)) if namespaces.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
+        _ => Err(namespaces.into_iter().flatten().collect()),
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Wanted(HostRequest),
+    Unplanned(HostRequest),
     Planned(Box<HostOutcome>),
 }
 
@@ -55,7 +55,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     for (hostname, request) in requests {
         if request.withdrawn.is_empty() {
             let position = TurnPosition { is_withdrawn: false, hostname };
-            candidates.push((position, TurnCandidate::Wanted(request)));
+            candidates.push((position, TurnCandidate::Unplanned(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
             let is_withdrawn = outcome.host.as_ref().is_some_and(|host| host.is_withdrawn);
@@ -93,8 +93,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.application_writes.dedup();
-    let Plan { opened, application_writes, .. } = &mut plan;
-    opened.retain(|(place, _)| application_writes.iter().any(|write| write.place == *place));
+    let Plan { opened_by_deletion, application_writes, .. } = &mut plan;
+    opened_by_deletion.retain(|(place, _)| application_writes.iter().any(|write| write.place == *place));
     plan
 }
 
@@ -114,7 +114,7 @@ impl Plan {
             }
             let outcome = match candidate {
                 TurnCandidate::Planned(outcome) => *outcome,
-                TurnCandidate::Wanted(request) => plan_host(&position.hostname, request, context),
+                TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
             };
             let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
             let refusals = outcome.host.as_ref().map(paused).unwrap_or_default();

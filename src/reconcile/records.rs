@@ -98,7 +98,7 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
             match view.lacks_namespace() {
                 Ok(false) => {}
                 Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(NAMESPACE_DRIFT)),
-                Err(of) => shown.notes.push(without_namespace(record, &of)),
+                Err(namespaces) => shown.notes.push(without_namespace(record, &namespaces)),
             }
             shown.unprotected += views.iter().filter(|of_path| of_path.drift.contains(&ACCESS_DRIFT)).count();
             shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
@@ -151,7 +151,7 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
 
 /// A note on a hostname whose namespace is unknown to the namespace guard.
 fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
-    let of: String = namespaces.iter().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect();
+    let of: String = namespaces.iter().map(|one| format!("{one}: ns={}, ", NamespaceCode::of(one))).collect();
     let text = format!(
         "neither the record's comment nor the rules' services name one namespace, so NAMESPACE_GUARD refuses every change: \
          write ns=<code> into the record's comment at Cloudflare ({of}or the ns= that a refusal names)"

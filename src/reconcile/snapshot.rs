@@ -196,11 +196,11 @@ impl Snapshot {
     /// The zone that `name` belongs to: the longest active zone on a label boundary, or else the longest zone. `None`
     /// if that zone was not read, or if NS records delegate the name to other name servers.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        let home = self.answering_zone(name)?;
+        let zone = self.answering_zone(name)?;
         let mut elsewhere = self.excluded_zones.iter().filter(|zone| hostname::is_within(name, &zone.name));
-        let is_elsewhere = elsewhere.any(|zone| precedence(zone) > precedence(&home.zone));
-        let is_elsewhere = is_elsewhere || home.delegates(name);
-        (!is_elsewhere).then_some(home)
+        let is_elsewhere = elsewhere.any(|one| precedence(one) > precedence(&zone.zone));
+        let is_elsewhere = is_elsewhere || zone.delegates(name);
+        (!is_elsewhere).then_some(zone)
     }
 
     /// The zone with this id.
@@ -215,7 +215,7 @@ impl Snapshot {
 
     /// True if `name` belongs to this zone, and not to a zone inside or around this zone.
     pub fn is_zone_of(&self, zone: &ZoneSnapshot, name: &str) -> bool {
-        self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
+        self.zone_of(name).is_some_and(|found| found.zone.id == zone.zone.id)
     }
 
     /// The tunnel that visitors of `name` reach, by the name's own record or by a wildcard's record.
@@ -230,7 +230,7 @@ impl Snapshot {
     }
 
     /// The records of all wildcards above `name`, whether one of them answers for it now or not.
-    pub(super) fn wildcards_over(&self, name: &str) -> Vec<&Record> {
+    pub(super) fn all_wildcards_over(&self, name: &str) -> Vec<&Record> {
         let mut records = Vec::new();
         for (dot, _) in name.match_indices('.') {
             let wildcard = format!("*{}", name.get(dot..).unwrap_or_default());

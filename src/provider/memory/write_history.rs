@@ -96,7 +96,7 @@ impl WriteHistory {
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
-        let (key, content) = (Key::Done(write.key), write.content_fingerprint);
+        let (key, content) = (Key::Done(write.key), write.content_and_state);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
             return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, None, now);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn write(key: u64, content: u64) -> Write {
-        Write { key, content_fingerprint: content, what: "rule".into() }
+        Write { key, content_and_state: content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]

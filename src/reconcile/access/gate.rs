@@ -9,6 +9,7 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::opening::opened;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
@@ -132,149 +133,158 @@ pub(in crate::reconcile) enum OpeningEnd {
     Open,
 }
 
-impl PlanContext<'_> {
-    /// The publication of an object, with the Access check that its rule needs.
-    ///
-    /// # Errors
-    /// The reason why the publication waits or is refused.
-    pub(in crate::reconcile) fn gated(
-        self,
-        publication: Publication,
-        resource: Option<&str>,
-    ) -> Result<Gated, Reason> {
-        let hostname = publication.hostname.clone();
-        let protection = HostProtection::of(&hostname, self.snapshot);
-        let (publication, access_step) = match &publication.wanted_access {
-            WantedAccess::Protected(wanted) => {
-                let (access, access_step) = self.protected(&publication, wanted, protection)?;
-                (requiring(publication, access), access_step)
-            }
-            _ if self.snapshot.operator().access_guard => {
-                (self.guarded(publication, protection)?, AccessStep::Nothing)
-            }
-            WantedAccess::Open => {
-                let access_step = self.opened(&publication, resource, protection)?;
-                (publication, access_step)
-            }
-            WantedAccess::Unspecified => (self.kept(publication, protection)?, AccessStep::Nothing),
-        };
-        Ok(Gated { publication, resource: resource.map(Into::into), access_step })
-    }
-
-    /// The Access check of a rule whose endpoint names policies, and the work on the application.
-    fn protected(
-        self,
-        publication: &Publication,
-        wanted: &WantedApplication,
-        protection: HostProtection<'_>,
-    ) -> Result<(AccessCheck, AccessStep), Reason> {
-        let access =
-            self.snapshot.access.snapshot_or_reason().map_err(|unread| self.unknown(publication, &unread))?;
-        let place = Place::of(&publication.hostname, publication.path())
-            .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
-        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
-            return Err(Reason::Waiting(
-                "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
-            ));
+/// The publication of an object, with the Access check that its rule needs.
+///
+/// # Errors
+/// The reason why the publication waits or is refused.
+pub(in crate::reconcile) fn gated(
+    context: PlanContext<'_>,
+    publication: Publication,
+    resource: Option<&str>,
+) -> Result<Gated, Reason> {
+    let hostname = publication.hostname.clone();
+    let protection = HostProtection::of(&hostname, context.snapshot);
+    let (publication, access_step) = match &publication.wanted_access {
+        WantedAccess::Protected(wanted) => {
+            let (check, access_step) = protected(context, &publication, wanted, protection)?;
+            (requiring(publication, check), access_step)
         }
-        let own = protection.application(publication.path()).map(|own| own.application);
-        if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
-            // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
-            if place::may_be_bypassed(own) {
-                return Err(Reason::AccessPolicy(LETS_PAST.into()));
-            }
-            return Ok((access.check_of([own]), AccessStep::Nothing));
+        _ if context.snapshot.operator().access_guard => {
+            (guarded(context, publication, protection)?, AccessStep::Nothing)
         }
-        if let Err(unread) = &access.policies {
-            return Err(self.unknown(publication, unread));
+        WantedAccess::Open => {
+            let access_step = opened(context, &publication, resource, protection)?;
+            (publication, access_step)
         }
-        if let Some(problem) = wanted.problem() {
-            return Err(Reason::AccessPolicy(problem.into()));
-        }
-        let present = match protection.in_the_way(&place) {
-            None => own,
-            Some(other) => {
-                let is_exact = place::has_destinations_of(other, &place);
-                if own.is_some() || !is_exact || !self.snapshot.operator().adopt.access {
-                    return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
-                }
-                Some(other)
-            }
-        };
-        let operation = match present {
-            Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
-            None => ApplicationOperation::Create(wanted.clone()),
-        };
-        let write = ApplicationWrite { place, operation };
-        self.inputs.check_not_paused(write.content_fingerprint())?;
-        Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
-    }
-
-    /// The publication under `ACCESS_GUARD`, which allows no open place.
-    fn guarded(
-        self,
-        publication: Publication,
-        protection: HostProtection<'_>,
-    ) -> Result<Publication, Reason> {
-        let access = protection.whole_access().map_err(|unread| self.unknown(&publication, &unread))?;
-        let over = guard::cover(protection.near(), protection.hostname, publication.path());
-        let over = over.map_err(Reason::Unprotected)?;
-        if publication.wanted_access == WantedAccess::Open {
-            let application = over.first().map(|application| application.name.clone()).unwrap_or_default();
-            return Err(Reason::StillProtected { application, relying: None });
-        }
-        Ok(requiring(publication, access.check_of(over)))
-    }
-
-    /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
-    fn kept(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
-        let path = publication.path();
-        let over = protection.own_covering(path).next().map(|own| own.application);
-        let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
-        if let Some(asked) = asked {
-            if protection.application(path).is_some() {
-                return Err(Reason::AccessPolicy(TWO_WAYS.into()));
-            }
-            return Ok(requiring(publication, asked.accepting(over.map(|over| &over.audience))));
-        }
-        let check = protection.check(path);
-        if let AccessReading::Failed(unread) = &self.snapshot.access
-            && protection.claims_protection()
-            && (check.is_none() || publication.rule.is_none())
-        {
-            return Err(self.unknown(&publication, unread));
-        }
-        if publication.rule.is_none() {
-            // The comment may claim the record without a rule before the rule is deleted.
-            let rule = protection.own_rule(path, Some(&publication.tunnel));
-            let is_open =
-                !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
-            let is_closed = check.is_some() && over.is_none() && !is_open;
-            return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
-        }
-        Ok(match protection.kept_check(check, over) {
-            Some(check) => requiring(publication, check),
-            None => publication,
-        })
-    }
-
-    /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
-    /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
-    pub(super) fn unknown(self, publication: &Publication, unread: &AccessReadError) -> Reason {
-        let protection = HostProtection::of(&publication.hostname, self.snapshot);
-        let is_published = protection.own_rule(publication.path(), None).is_some()
-            || protection.is_record_only_in(&publication.tunnel);
-        if unread.is_permanent || is_published {
-            return Reason::AccessUnknown(unread.reason.clone());
-        }
-        Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
-    }
+        WantedAccess::Unspecified => (kept(context, publication, protection)?, AccessStep::Nothing),
+    };
+    Ok(Gated { publication, resource: resource.map(Into::into), access_step })
 }
 
-/// The publication with a rule that requires `access`.
-fn requiring(publication: Publication, access: AccessCheck) -> Publication {
+/// The Access check of a rule whose endpoint names policies, and the work on the application.
+fn protected(
+    context: PlanContext<'_>,
+    publication: &Publication,
+    wanted: &WantedApplication,
+    protection: HostProtection<'_>,
+) -> Result<(AccessCheck, AccessStep), Reason> {
+    let access = context
+        .snapshot
+        .access
+        .snapshot_or_reason()
+        .map_err(|unread| unknown(context, publication, &unread))?;
+    let place = Place::of(&publication.hostname, publication.path())
+        .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+    if access.pending.iter().any(|pending| **pending == *place.to_string()) {
+        return Err(Reason::Waiting(
+            "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
+        ));
+    }
+    let own = protection.application(publication.path()).map(|own| own.application);
+    if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
+        // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
+        if place::may_be_bypassed(own) {
+            return Err(Reason::AccessPolicy(LETS_PAST.into()));
+        }
+        return Ok((access.check_of([own]), AccessStep::Nothing));
+    }
+    if let Err(unread) = &access.policies {
+        return Err(unknown(context, publication, unread));
+    }
+    if let Some(problem) = wanted.problem() {
+        return Err(Reason::AccessPolicy(problem.into()));
+    }
+    let present = match protection.in_the_way(&place) {
+        None => own,
+        Some(other) => {
+            let is_exact = place::has_destinations_of(other, &place);
+            if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
+                return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+            }
+            Some(other)
+        }
+    };
+    let operation = match present {
+        Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
+        None => ApplicationOperation::Create(wanted.clone()),
+    };
+    let write = ApplicationWrite { place, operation };
+    context.inputs.check_not_paused(write.content_fingerprint())?;
+    Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
+}
+
+/// The publication under `ACCESS_GUARD`, which allows no open place.
+fn guarded(
+    context: PlanContext<'_>,
+    publication: Publication,
+    protection: HostProtection<'_>,
+) -> Result<Publication, Reason> {
+    let access = protection.whole_access().map_err(|unread| unknown(context, &publication, &unread))?;
+    let covering = guard::cover(protection.near(), protection.hostname, publication.path());
+    let covering = covering.map_err(Reason::Unprotected)?;
+    if publication.wanted_access == WantedAccess::Open {
+        let application = covering.first().map(|application| application.name.clone()).unwrap_or_default();
+        return Err(Reason::StillProtected { application, relying: None });
+    }
+    Ok(requiring(publication, access.check_of(covering)))
+}
+
+/// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
+fn kept(
+    context: PlanContext<'_>,
+    publication: Publication,
+    protection: HostProtection<'_>,
+) -> Result<Publication, Reason> {
+    let path = publication.path();
+    let covering = protection.own_covering(path).next().map(|own| own.application);
+    let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
+    if let Some(asked) = asked {
+        if protection.application(path).is_some() {
+            return Err(Reason::AccessPolicy(TWO_WAYS.into()));
+        }
+        return Ok(requiring(publication, asked.accepting(covering.map(|covering| &covering.audience))));
+    }
+    let check = protection.check(path);
+    if let AccessReading::Failed(unread) = &context.snapshot.access
+        && protection.claims_protection()
+        && (check.is_none() || publication.rule.is_none())
+    {
+        return Err(unknown(context, &publication, unread));
+    }
+    if publication.rule.is_none() {
+        // The comment may claim the record without a rule before the rule is deleted.
+        let rule = protection.own_rule(path, Some(&publication.tunnel));
+        let is_open =
+            !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
+        let is_closed = check.is_some() && covering.is_none() && !is_open;
+        return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
+    }
+    Ok(match protection.kept_check(check, covering) {
+        Some(check) => requiring(publication, check),
+        None => publication,
+    })
+}
+
+/// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
+/// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
+pub(super) fn unknown(
+    context: PlanContext<'_>,
+    publication: &Publication,
+    unread: &AccessReadError,
+) -> Reason {
+    let protection = HostProtection::of(&publication.hostname, context.snapshot);
+    let is_published = protection.own_rule(publication.path(), None).is_some()
+        || protection.is_record_only_in(&publication.tunnel);
+    if unread.is_permanent || is_published {
+        return Reason::AccessUnknown(unread.reason.clone());
+    }
+    Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
+}
+
+/// The publication with a rule that has the check.
+fn requiring(publication: Publication, check: AccessCheck) -> Publication {
     let with_access_check = |rule: WantedRule| WantedRule {
-        origin_request: rule.origin_request.with_access_check(access),
+        origin_request: rule.origin_request.with_access_check(check),
         ..rule
     };
     Publication { rule: publication.rule.map(with_access_check), ..publication }

@@ -50,8 +50,9 @@ impl<'a> HostProtection<'a> {
 
     /// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
     pub(in crate::reconcile) fn protectors(self, path: Option<&str>) -> Vec<&'a str> {
-        let over = self.whole_access().ok().and_then(|_| guard::cover(self.near(), self.hostname, path).ok());
-        over.into_iter().flatten().map(|application| &*application.name).collect()
+        let covering =
+            self.whole_access().ok().and_then(|_| guard::cover(self.near(), self.hostname, path).ok());
+        covering.into_iter().flatten().map(|application| &*application.name).collect()
     }
 
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
@@ -106,19 +107,19 @@ impl<'a> HostProtection<'a> {
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
-    /// The check of a rule that keeps the check `present`, and accepts the tokens of our application `over` it too.
+    /// The check of a rule that keeps the check `present`, and accepts the tokens of our application `covering` it too.
     pub(super) fn kept_check(
         self,
         present: Option<AccessCheck>,
-        over: Option<&Application>,
+        covering: Option<&Application>,
     ) -> Option<AccessCheck> {
-        let Some((over, access)) = over.zip(self.access()) else { return present };
+        let Some((covering, access)) = covering.zip(self.access()) else { return present };
         let accepts_others =
-            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != over.audience);
+            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != covering.audience);
         Some(match present.filter(accepts_others) {
-            Some(check) => check.accepting([&over.audience]),
+            Some(check) => check.accepting([&covering.audience]),
             // The team name of the account may have changed.
-            None => access.check_of([over]),
+            None => access.check_of([covering]),
         })
     }
 
@@ -179,9 +180,9 @@ impl<'a> HostProtection<'a> {
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
     pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.partly_covering(&prefix_of(path));
-        over.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
-        over
+        let mut covering = self.partly_covering(&prefix_of(path));
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
+        covering
     }
 
     /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.

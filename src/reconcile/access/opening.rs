@@ -5,7 +5,7 @@ use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, OpeningEnd};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, OpeningEnd, unknown};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{Place, RuleKey};
 use crate::reconcile::access::reading::AccessReading;
@@ -51,81 +51,78 @@ impl Closing {
     }
 }
 
-impl PlanContext<'_> {
-    /// The work that opens the place of the publication.
-    pub(super) fn opened(
-        self,
-        publication: &Publication,
-        resource: Option<&str>,
-        protection: HostProtection<'_>,
-    ) -> Result<AccessStep, Reason> {
-        let path = publication.path();
-        if let AccessReading::Failed(unread) = &self.snapshot.access
-            && (protection.claims_protection() || protection.check(path).is_some())
-        {
-            return Err(self.unknown(publication, unread));
-        }
-        let mut over: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
-        // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
-        let made_for = protection.application(path);
-        over.extend(
-            made_for.filter(|made| !over.iter().any(|own| own.application.id == made.application.id)),
-        );
-        let asking = RuleKey::of(publication.hostname.as_str(), path);
-        for own in &over {
-            if let Some(relying) = relying(*own, &asking, self.access_requests, self.snapshot) {
-                let application = own.application.name.clone();
-                return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
-            }
-        }
-        if over.is_empty() && protection.check(path).is_none() {
-            return Ok(AccessStep::Nothing);
-        }
-        self.check_nothing_else_opens(resource, protection, path, &over)?;
-        // An old answer may hide a rule that relies on the application.
-        if let Some(problem) = self.snapshot.old_answers.values().next() {
-            return Err(Reason::Waiting(problem.to_string()));
-        }
-        let mut all = protection.all_covering(path).into_iter();
-        let is_alone = all.all(|one| over.iter().any(|own| own.application.id == one.id));
-        let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
-        let Some(first) = over.first() else {
-            return Ok(AccessStep::Opening { deletion: None, end });
-        };
-        let is_accepted = self.snapshot.is_accepted(first.application);
-        let deletion = (!is_accepted).then(|| ApplicationWrite::delete(*first));
-        deletion.iter().try_for_each(|write| self.inputs.check_not_paused(write.content_fingerprint()))?;
-        let is_last = deletion.is_some() && over.len() == 1;
-        let end = if is_last { end } else { OpeningEnd::Later { application: first.application.id.clone() } };
-        Ok(AccessStep::Opening { deletion, end })
+/// The work that opens the place of the publication.
+pub(super) fn opened(
+    context: PlanContext<'_>,
+    publication: &Publication,
+    resource: Option<&str>,
+    protection: HostProtection<'_>,
+) -> Result<AccessStep, Reason> {
+    let path = publication.path();
+    if let AccessReading::Failed(unread) = &context.snapshot.access
+        && (protection.claims_protection() || protection.check(path).is_some())
+    {
+        return Err(unknown(context, publication, unread));
     }
+    let mut covering: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
+    // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
+    let made_for = protection.application(path);
+    covering.extend(
+        made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
+    );
+    let asking = RuleKey::of(publication.hostname.as_str(), path);
+    for own in &covering {
+        if let Some(relying) = relying(*own, &asking, context.access_requests, context.snapshot) {
+            let application = own.application.name.clone();
+            return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
+        }
+    }
+    if covering.is_empty() && protection.check(path).is_none() {
+        return Ok(AccessStep::Nothing);
+    }
+    check_nothing_else_opens(context, resource, protection, path, &covering)?;
+    // An old answer may hide a rule that relies on the application.
+    if let Some(problem) = context.snapshot.old_answers.values().next() {
+        return Err(Reason::Waiting(problem.to_string()));
+    }
+    let mut all = protection.all_covering(path).into_iter();
+    let is_alone = all.all(|one| covering.iter().any(|own| own.application.id == one.id));
+    let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
+    let Some(first) = covering.first() else {
+        return Ok(AccessStep::Opening { deletion: None, end });
+    };
+    let is_accepted = context.snapshot.is_accepted(first.application);
+    let deletion = (!is_accepted).then(|| ApplicationWrite::delete(*first));
+    deletion.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
+    let is_last = deletion.is_some() && covering.len() == 1;
+    let end = if is_last { end } else { OpeningEnd::Later { application: first.application.id.clone() } };
+    Ok(AccessStep::Opening { deletion, end })
+}
 
-    /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
-    /// opening removes the applications `going` and the Access check of the path's rule.
-    fn check_nothing_else_opens(
-        self,
-        resource: Option<&str>,
-        protection: HostProtection<'_>,
-        path: Option<&str>,
-        going: &[OwnApplication<'_>],
-    ) -> Result<(), Reason> {
-        let is_guarded = self.snapshot.operator().namespace_guard;
-        let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
-        let opened = self.access_requests.closing.iter().find(|closing| {
-            // With the namespace guard, an endpoint of another namespace cannot block an opening.
-            let is_of_others =
-                is_guarded && namespace_of(closing.resource.as_deref()) != namespace_of(resource);
-            // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
-            let counts = !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run);
-            let is_of = |place: &Place| closing.is_within(place.hostname(), place.path());
-            let is_at_path = || closing.is_within(protection.hostname.as_str(), path);
-            counts
-                && (is_at_path() || going.iter().any(|own| is_of(own.place)))
-                && !closing.is_closed_without(going, self.snapshot)
-        });
-        opened.map_or(Ok(()), |Closing { hostname, set_identifier, .. }| {
-            let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
-            Err(Reason::OpensToo { hostname, set_identifier })
-        })
-    }
+/// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
+/// opening removes the applications `going` and the Access check of the path's rule.
+fn check_nothing_else_opens(
+    context: PlanContext<'_>,
+    resource: Option<&str>,
+    protection: HostProtection<'_>,
+    path: Option<&str>,
+    going: &[OwnApplication<'_>],
+) -> Result<(), Reason> {
+    let is_guarded = context.snapshot.operator().namespace_guard;
+    let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
+    let opened = context.access_requests.closing.iter().find(|closing| {
+        // With the namespace guard, an endpoint of another namespace cannot block an opening.
+        let is_of_others = is_guarded && namespace_of(closing.resource.as_deref()) != namespace_of(resource);
+        // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
+        let counts = !is_of_others && (closing.by == ClosedBy::Mistake || !context.inputs.is_dry_run);
+        let is_of = |place: &Place| closing.is_within(place.hostname(), place.path());
+        let is_at_path = || closing.is_within(protection.hostname.as_str(), path);
+        counts
+            && (is_at_path() || going.iter().any(|own| is_of(own.place)))
+            && !closing.is_closed_without(going, context.snapshot)
+    });
+    opened.map_or(Ok(()), |Closing { hostname, set_identifier, .. }| {
+        let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
+        Err(Reason::OpensToo { hostname, set_identifier })
+    })
 }

@@ -106,7 +106,7 @@ impl NameUnder<'_> {
             return None;
         }
         let snapshot = self.protection.snapshot;
-        let behind = if self.is_alone() { snapshot.wildcards_over(self.name()) } else { Vec::new() };
+        let behind = if self.is_alone() { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
         let records = snapshot.answering(self.name()).iter().chain(behind);
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.

@@ -28,7 +28,7 @@ pub(in crate::reconcile) fn properties_of_rule(
 
 /// The Access properties of a rule of ours, and the flag of [`properties_of_rule`].
 fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
-    let (path, access) = (rule.path(), rule.access_check());
+    let (path, check) = (rule.path(), rule.access_check());
     if let (Some(own), Some(read)) = (protection.application(path), protection.access()) {
         let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
@@ -41,17 +41,17 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
             // No endpoint can ask for an application without a policy, which refuses every visitor.
             properties.clear();
         }
-        return (properties, is_whole && protects && access == Some(&required));
+        return (properties, is_whole && protects && check == Some(&required));
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
         let required = protection.required(path).ok();
-        return (Vec::new(), required.is_some() && access == required.as_ref());
+        return (Vec::new(), required.is_some() && check == required.as_ref());
     }
-    let over = protection.own_covering(path).next().map(|own| own.application);
-    let is_correct = protection.kept_check(access.cloned(), over).as_ref() == access;
-    let is_open = access.is_none() && over.is_none();
-    let left = access.cloned().and_then(|access| access.without_audience(over.map(|one| &*one.audience)));
+    let covering = protection.own_covering(path).next().map(|own| own.application);
+    let is_correct = protection.kept_check(check.cloned(), covering).as_ref() == check;
+    let is_open = check.is_none() && covering.is_none();
+    let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
     (properties, is_correct)
@@ -114,10 +114,10 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(over) = protection.own_covering(path).next() else { return };
+    let Some(covering) = protection.own_covering(path).next() else { return };
     let text_of = |name: &str| endpoint.property(name);
-    let Ok(Some(access)) = AccessCheck::read(&text_of) else { return };
-    let left = access.without_audience(Some(&*over.application.audience));
+    let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
+    let left = check.without_audience(Some(&*covering.application.audience));
     endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     endpoint.provider_specific.extend(left.iter().flat_map(AccessCheck::properties));
     endpoint.provider_specific.sort_unstable();

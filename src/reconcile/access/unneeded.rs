@@ -68,9 +68,9 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let mut over =
+            let mut covering =
                 HostProtection::of(&hostname, snapshot).own_covering(rule.path().or_else(|| place.path()));
-            let next = over.find(|own| own.application.id != application.id);
+            let next = covering.find(|own| own.application.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
         };
         rules.filter(|rule| !is_status(rule.service())).map(wants_another).collect::<Vec<_>>()

@@ -128,7 +128,7 @@ impl NamedPolicy {
 pub(crate) fn usable_policy<'p>(
     text: &str,
     policies: &'p [ReusablePolicy],
-    settings: &OperatorSettings,
+    operator: &OperatorSettings,
 ) -> Result<&'p ReusablePolicy, String> {
     let by_id = policies.iter().find(|policy| *policy.id == *text);
     let mut by_name = policies.iter().filter(|policy| *policy.name == *text);
@@ -144,7 +144,7 @@ pub(crate) fn usable_policy<'p>(
             let names = names.collect::<Vec<_>>().join(", ");
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
-            let is_default = settings.default_access_policy.iter().any(|name| **name == *text);
+            let is_default = operator.default_access_policy.iter().any(|name| **name == *text);
             let by = if is_default { " (from DEFAULT_ACCESS_POLICY)" } else { "" };
             return Err(format!(
                 "names {text:?}{by}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
@@ -158,7 +158,7 @@ pub(crate) fn usable_policy<'p>(
              known: name another one"
         ));
     }
-    if !may_be_named(policy, settings) {
+    if !may_be_named(policy, operator) {
         return Err(format!(
             "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use: add it \
              there, or name one that is listed"
@@ -169,14 +169,14 @@ pub(crate) fn usable_policy<'p>(
 
 /// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
 /// not show whether a policy comes from the default or from an annotation.
-fn may_be_named(policy: &ReusablePolicy, settings: &OperatorSettings) -> bool {
+fn may_be_named(policy: &ReusablePolicy, operator: &OperatorSettings) -> bool {
     let is_listed = |listed: &[Box<str>]| {
         listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
     };
-    let may_be_any = settings.access_policies.is_none() && !settings.namespace_guard;
+    let may_be_any = operator.access_policies.is_none() && !operator.namespace_guard;
     may_be_any
-        || settings.access_policies.as_deref().is_some_and(is_listed)
-        || is_listed(&settings.default_access_policy)
+        || operator.access_policies.as_deref().is_some_and(is_listed)
+        || is_listed(&operator.default_access_policy)
 }
 
 /// The canonical properties of the wanted access.

@@ -16,7 +16,7 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: u64,
-    pub(crate) content_fingerprint: u64,
+    pub(crate) content_and_state: u64,
     /// The log text of the write.
     pub(crate) what: Box<str>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         Write {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
-            content_fingerprint: fingerprint([&*content]),
+            content_and_state: fingerprint([&*content]),
             what: edit.log_text().into(),
         }
     });
@@ -77,7 +77,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
         let Record { record_type, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{record_type} {target} {proxied} {comment}");
     }
-    Some(Write { key: fingerprint([&*host.hostname]), content_fingerprint: fingerprint([&*content]), what })
+    Some(Write { key: fingerprint([&*host.hostname]), content_and_state: fingerprint([&*content]), what })
 }
 
 /// The refusals of a hostname with a paused write, which Cloudflare refused before. Reverted writes are refused if the
@@ -92,7 +92,7 @@ pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, paused: &BTreeMap<u
     if held.is_empty() {
         let writes = writes_of(host, snapshot);
         let not_kept: Vec<_> =
-            writes.iter().filter_map(|write| paused.get(&write.content_fingerprint)).collect();
+            writes.iter().filter_map(|write| paused.get(&write.content_and_state)).collect();
         if not_kept.len() == writes.len() {
             held.extend(not_kept.into_iter().map(|reason| (None, reason)));
         }

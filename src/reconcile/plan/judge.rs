@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
-use crate::reconcile::access::gate::Gated;
+use crate::reconcile::access::gate::{self, Gated};
 use crate::reconcile::access::place::RuleKey;
 use crate::reconcile::access::relying::{AccessRequests, ClosedBy, Closing};
 use crate::reconcile::access::wanted::WantedAccess;
@@ -30,7 +30,7 @@ pub(super) fn judged(
     let entitled = entitled(name, &wanted, registry_names, snapshot);
     let judge = |publication, resource: Option<&str>| {
         check_entitled(entitled.as_ref(), resource, snapshot)?;
-        let gated = context.gated(publication, resource)?;
+        let gated = gate::gated(context, publication, resource)?;
         check_not_refused(gated.publication(), context.inputs)?;
         Ok(gated)
     };

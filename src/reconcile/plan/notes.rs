@@ -83,7 +83,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
         let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
         let is_like = |record: &Record| {
-            record.name.split_once('.').is_some_and(|(_, of)| of == domain)
+            record.name.split_once('.').is_some_and(|(_, parent)| parent == domain)
                 && TunnelId::from_hostname(&record.content).is_some()
         };
         let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);

@@ -29,7 +29,7 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
     /// Notes on hostnames whose visitors need no login once the application of the place is deleted.
-    pub opened: Vec<(Place, Note)>,
+    pub opened_by_deletion: Vec<(Place, Note)>,
     /// The work on Access applications, independent of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
     /// The rules that are ours before anything is written.
@@ -63,7 +63,7 @@ impl Plan {
     /// reason. If no refusal waits for it, a new one is added.
     pub fn note_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
         for (ApplicationWrite { place, operation }, reason) in failed {
-            self.opened.retain(|(by, _)| *by != place);
+            self.opened_by_deletion.retain(|(by, _)| *by != place);
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
                 Reason::WaitsForApplication(first) => *first == place,
                 Reason::WaitsForAccessCheck(id) => operation == ApplicationOperation::Delete(id.clone()),
@@ -81,12 +81,12 @@ impl Plan {
 
     /// Adds the plan of a hostname.
     pub(super) fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { host, refusals, notes, application_writes, opened } = outcome;
+        let HostOutcome { host, refusals, notes, application_writes, opened_by_deletion } = outcome;
         self.hosts.extend(host);
         self.refusals.extend(refusals);
         self.notes.extend(notes);
         self.application_writes.extend(application_writes);
-        self.opened.extend(opened);
+        self.opened_by_deletion.extend(opened_by_deletion);
     }
 
     /// Refuses openings that wait for the deletion of an application, if a rule that accepts the application's tokens
@@ -110,7 +110,7 @@ impl Plan {
     }
 }
 
-/// The place of a hostname in the order of turns. Withdrawn hostnames come after all others, because another hostname
+/// The position of a hostname in the order of turns. Withdrawn hostnames come after all others, because another hostname
 /// may take over their visitors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnPosition {
@@ -181,10 +181,10 @@ pub struct HostPlan {
     /// The comments that the hostname's record can have.
     pub comments: Comments,
     /// Notes on endpoints whose visitors need no login once the rules are written.
-    pub opened: Vec<Note>,
+    pub opened_by_rules: Vec<Note>,
 }
 
-/// The plan of one hostname.
+/// The result of planning one hostname: its writes, refusals and notes, and the work on applications.
 #[derive(Debug, Default)]
 pub(super) struct HostOutcome {
     /// The writes of rules and records; `None` if there are none.
@@ -193,7 +193,7 @@ pub(super) struct HostOutcome {
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
     /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
-    pub(super) opened: Vec<(Place, Note)>,
+    pub(super) opened_by_deletion: Vec<(Place, Note)>,
 }
 
 impl HostOutcome {

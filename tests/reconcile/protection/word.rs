@@ -78,7 +78,8 @@ fn nothing_is_said_to_open_while_visitors_reach_the_rule_that_asks_for_a_login()
         );
         assert_eq!(
             (
-                plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>(),
+                plan.opened_by_deletion.len()
+                    + plan.hosts.iter().map(|host| host.opened_by_rules.len()).sum::<usize>(),
                 plan.is_empty()
             ),
             (usize::from(loops == 1 && is_writable), !is_writable),
@@ -441,7 +442,8 @@ fn a_hostname_that_opens_as_a_record_alone_is_told_of() {
     let mut told = 0;
     for _ in 0..4 {
         let plan = run(&mut cloudflare, &[alone(OPEN)]);
-        told += plan.opened.len() + plan.hosts.iter().map(|host| host.opened.len()).sum::<usize>();
+        told += plan.opened_by_deletion.len()
+            + plan.hosts.iter().map(|host| host.opened_by_rules.len()).sum::<usize>();
     }
     assert_eq!(locked(&cloudflare), [""; 0], "it is open now");
     assert_eq!(told, 1);

@@ -131,10 +131,10 @@ pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>>
     let mut needs = needs_of_records(host)?;
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
-    let mut is_claimed =
+    let mut comes_with_record =
         |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
     let present = gated.digest().and_then(|_| host.rule_at(gated.tunnel(), gated.path()));
-    if present.is_some_and(|rule| !rule.is_claimed() && !is_claimed(rule)) {
+    if present.is_some_and(|rule| !rule.is_claimed() && !comes_with_record(rule)) {
         needs.push(need_of_rule(host));
     }
     Some(smallest(&needs))

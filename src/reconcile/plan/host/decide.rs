@@ -29,7 +29,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
     /// Notes on endpoints whose visitors need no login once the rules are written.
-    pub(super) opened: Vec<Note>,
+    pub(super) opened_by_rules: Vec<Note>,
     /// The refusals, and the work on applications.
     pub(super) outcome: HostOutcome,
 }
@@ -75,7 +75,7 @@ pub(super) fn decide<'a, 'w>(
     let refusals = refused.chain(withheld(&host, asked, wanted)).chain(ambiguous).collect();
     let mut decision = Decision {
         accepted: accepted_of(wanted),
-        opened: Vec::new(),
+        opened_by_rules: Vec::new(),
         outcome: HostOutcome { refusals, application_writes, ..HostOutcome::default() },
         host,
         withdrawn: withdrawable(asked, wanted),
@@ -120,8 +120,8 @@ impl Decision<'_, '_> {
             OpeningEnd::Open => {
                 let note = self.host.opening_note(&one.set_identifier, one.resource.as_deref());
                 match deletion {
-                    Some(write) => outcome.opened.push((write.place.clone(), note)),
-                    None => self.opened.push(note),
+                    Some(write) => outcome.opened_by_deletion.push((write.place.clone(), note)),
+                    None => self.opened_by_rules.push(note),
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-const STAMPED_LATELY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
+const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
      the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel.
@@ -70,7 +70,7 @@ impl<'a, 'w> Change<'a, 'w> {
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
-    fn waiting(&self, host: &Host<'_>) -> Option<Reason> {
+    fn unfinished_move(&self, host: &Host<'_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
             (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
@@ -115,9 +115,9 @@ pub(in crate::reconcile::plan) fn plan_host(
     let planned = planned_writes(&decision, resource.clone());
     let Decision { host, mut outcome, .. } = decision;
     match planned {
-        Ok((host_plan, waiting)) => {
+        Ok((host_plan, unfinished)) => {
             outcome.host = Some(host_plan).filter(|host| !host.is_empty());
-            outcome.refusals.extend(waiting);
+            outcome.refusals.extend(unfinished);
             outcome.notes.extend(rules_left(&host, &withdrawn));
             outcome
         }
@@ -167,8 +167,8 @@ fn planned_writes(
         Repoint::InStamp | Repoint::InUnstamp => true,
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
-    let early = keeps_dangling.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
-    let refusals = change.waiting(host).into_iter().chain(early).map(refusal).collect();
+    let digest_stays = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
+    let refusals = change.unfinished_move(host).into_iter().chain(digest_stays).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
@@ -184,7 +184,7 @@ fn planned_writes(
         dangling,
         comments,
         resource,
-        opened: if opens { decision.opened.clone() } else { Vec::new() },
+        opened_by_rules: if opens { decision.opened_by_rules.clone() } else { Vec::new() },
     };
     Ok((plan, refusals))
 }
@@ -358,8 +358,8 @@ impl RecordWrites<'_, '_> {
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
         let (target, is_pointed) = (self.change.target, self.change.repoint.is_in(stage));
         let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
-        let is_proxied = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
-        let proxied = (target.is_some() && is_proxied && !record.proxied).then_some(true);
+        let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
+        let proxied = (target.is_some() && proxies_now && !record.proxied).then_some(true);
         let content = target.filter(|_| is_pointed).map(|target| target.hostname().into());
         let changes = content.is_some() || proxied.is_some() || comment.is_some();
         changes
