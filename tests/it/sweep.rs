@@ -19,6 +19,11 @@ use self::trouble::{Point, Trouble, old_answers, troubles};
 use crate::shared_account::SharedAccount;
 use crate::simulation::{AGES, SharedTime};
 
+/// By day one case in so many of those of all reads of a scenario runs, where a read fails, and where it is old. They are
+/// primes, so that all kinds are among them.
+const READS_ONE_IN: usize = 23;
+const OLD_READS_ONE_IN: usize = 5;
+
 /// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
 const SIDE_BY_SIDE: usize = 8;
 
@@ -141,8 +146,8 @@ impl Default for Scenario {
 impl Scenario {
     pub(crate) fn survives_every_fault(&self) {
         let (calls, _, wanted) = self.run_without_fault(&self.desired, SETTLED);
-        let (cases, failures) =
-            self.play(SETTLED, &calls, &wanted, |point| troubles(point, !self.promises.is_empty()));
+        let (cases, failures) = self
+            .play(SETTLED, &calls, &wanted, READS_ONE_IN, |point| troubles(point, !self.promises.is_empty()));
         assert!(failures.is_empty(), "{} of {cases} cases:\n{}", failures.len(), failures.join("\n"));
     }
 
@@ -152,10 +157,11 @@ impl Scenario {
         age: Duration,
         calls: &[Point],
         wanted: &str,
+        reads_one_in: usize,
         troubles: impl Fn(&Point) -> Vec<(&'static str, Trouble)>,
     ) -> (usize, Vec<String>) {
         let (_, _, withdrawn) = self.run_without_fault(&[], age);
-        let mut cases = Vec::new();
+        let (mut cases, mut of_reads) = (Vec::new(), Vec::new());
         for (nth, point) in calls.iter().enumerate() {
             let mut of_call = Vec::new();
             for (label, trouble) in troubles(point) {
@@ -180,8 +186,13 @@ impl Scenario {
                     });
                 }
             }
-            cases.extend(sweeps::part(nth, of_call));
+            if point.is_write() {
+                cases.extend(sweeps::part(nth, of_call));
+            } else {
+                of_reads.extend(of_call);
+            }
         }
+        cases.extend(sweeps::one_in(reads_one_in, calls.len(), of_reads));
         assert!(calls.iter().any(Point::is_write), "nothing was written");
         (cases.len(), side_by_side(&cases))
     }
@@ -305,7 +316,7 @@ pub(crate) fn survive_every_old_answer<'a>(
             let age = Duration::from_secs(seconds);
             let (_, calls, wanted) = scenario.run_without_fault(&scenario.desired, age);
             let told = calls.iter().filter(|call| call.can_tell_old).count();
-            let (cases, failures) = scenario.play(age, &calls, &wanted, old_answers);
+            let (cases, failures) = scenario.play(age, &calls, &wanted, OLD_READS_ONE_IN, old_answers);
             println!(
                 "{label}, records of {seconds} s: {cases} old answers, {} survived not; the program can tell at {told} of {} calls",
                 failures.len(),
