@@ -68,13 +68,20 @@ impl Failure {
     }
 
     /// A failure of this program, or of the request as a whole.
-    pub fn internal(text: impl Into<String>) -> Self {
+    pub fn permanent(text: impl Into<String>) -> Self {
         Self { status: 500, text: text.into() }
     }
 
-    /// A body that cannot be read.
+    /// A body that cannot be read, which is logged.
     pub fn malformed(reason: impl fmt::Display) -> Self {
-        Self { status: 400, text: format!("the body cannot be read: {reason}") }
+        Self { status: 400, text: format!("the body cannot be read: {reason}") }.warned()
+    }
+
+    /// Logs the failure, because ExternalDNS discards the text of an answer.
+    #[must_use]
+    pub fn warned(self) -> Self {
+        log::warn!("{self}");
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! The error responses to requests that are not carried out completely. Each has a log line, from here or elsewhere.
 
-use log::{info, warn};
+use log::info;
 
 use crate::cloudflare::Error;
 use crate::provider::snapshot_reader::ReadError;
@@ -18,30 +18,32 @@ pub(super) fn not_ready() -> Failure {
 
 /// The retained endpoints of the request do not fit into memory.
 pub(super) fn too_much() -> Failure {
-    warned(Failure::unavailable(TOO_MUCH))
+    Failure::unavailable(TOO_MUCH).warned()
 }
 
 /// An endpoint is longer than any endpoint that `adjust` returns. Without this endpoint, the rest of the request could
 /// delete rules and records that the endpoint asks for.
 pub(super) fn too_long(dns_name: &str) -> Failure {
-    warned(Failure::unavailable(format!(
+    Failure::unavailable(format!(
         "the endpoint of {dns_name:?} is longer than any that the webhook returns, so the webhook refuses the whole request"
-    )))
+    ))
+    .warned()
 }
 
 /// The endpoints of the request are labelled with another owner than ours.
 pub(super) fn wrong_owner(found: &str, ours: &str) -> Failure {
-    warned(Failure::internal(format!(
+    Failure::permanent(format!(
         "the changes are labelled with the owner {found:?}, and OWNER_ID is {ours:?}: set OWNER_ID to the value of \
          ExternalDNS's --txt-owner-id; nothing was written"
-    )))
+    ))
+    .warned()
 }
 
 /// Reading Cloudflare failed, so nothing was planned.
 pub(super) fn unread(error: ReadError) -> Failure {
     let text = error.to_string();
     let is_temporary = error.error.is_retryable();
-    warned(if is_temporary { Failure::unavailable(text) } else { Failure::internal(text) })
+    if is_temporary { Failure::unavailable(text) } else { Failure::permanent(text) }.warned()
 }
 
 /// No time or no calls were left for the rest of the writes.
@@ -51,7 +53,10 @@ pub(super) fn ended_early(error: &Error) -> Failure {
         info!("{text}");
         return Failure::unavailable(text);
     }
-    warned(Failure::unavailable(format!("writing to Cloudflare failed: {error}")))
+    Failure::unavailable(format!(
+        "no calls were left for all writes; the next request does the rest: {error}"
+    ))
+    .warned()
 }
 
 /// A part of the request is left to the next request.
@@ -59,11 +64,6 @@ pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!(
         "{changes} hostnames or endpoints are left to a later request; the command status names them"
     ))
-}
-
-fn warned(failure: Failure) -> Failure {
-    warn!("{failure}");
-    failure
 }
 
 #[cfg(test)]

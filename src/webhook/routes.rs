@@ -144,7 +144,7 @@ fn json(endpoints: &[Endpoint], buffer: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let mut buffer = Buffer(buffer);
     match serde_json::to_writer(&mut buffer, endpoints) {
         Ok(()) => Ok(buffer.0),
-        Err(error) => Err(Failure::internal(error.to_string())),
+        Err(error) => Err(Failure::permanent(error.to_string()).warned()),
     }
 }
 
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_failure_keeps_its_status_and_text() {
         for (failure, status) in
-            [(Failure::unavailable("Cloudflare hangs"), 503), (Failure::internal("Cloudflare hangs"), 500)]
+            [(Failure::unavailable("Cloudflare hangs"), 503), (Failure::permanent("Cloudflare hangs"), 500)]
         {
             let service = Echo { failure: Some(failure), ..Echo::default() };
             for (method, target, body) in

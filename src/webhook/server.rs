@@ -313,7 +313,7 @@ impl Shared {
     /// Answers one request. No failure ends the worker.
     fn work(&self, mut job: Job) {
         let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut job)))
-            .unwrap_or_else(|_| Err(Failure::internal("internal error").into()))
+            .unwrap_or_else(|_| Err(Failure::permanent("internal error").into()))
             .unwrap_or_else(|refusal| refusal);
         let Job { request, taken, is_read, permit: _permit, .. } = job;
         let duration = self.clock.now().saturating_duration_since(taken);
@@ -347,7 +347,7 @@ impl Shared {
     /// The answer to a request. An `Err` is an answer too: the request is refused, or the handler fails.
     fn answer(&self, job: &mut Job) -> Result<Response, Response> {
         if job.deadline.is_over(&*self.clock) {
-            return Err(Failure::unavailable("no worker was free in time").into());
+            return Err(Failure::unavailable("no worker was free in time").warned().into());
         }
         let request = &job.request;
         check_framing(request)?;
@@ -378,12 +378,14 @@ impl Shared {
             let known = announced.unwrap_or_default().max(bytes.len());
             if known > limits::REQUEST_BODY_MAX_BYTES {
                 let most = limits::REQUEST_BODY_MAX_BYTES / (1024 * 1024);
-                return Err(refuse(&format!("the body is larger than {most} MiB: {TOO_LARGE}")));
+                return Err(
+                    Failure::unavailable(format!("the body is larger than {most} MiB: {TOO_LARGE}")).warned()
+                );
             }
             if known > limits::SMALL_BODY_MAX_BYTES && job.permit.is_none() {
                 job.permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
                 if job.permit.is_none() {
-                    return Err(refuse(BUSY));
+                    return Err(Failure::unavailable(BUSY).warned());
                 }
             }
             let read = job.request.as_reader().read(&mut chunk);
@@ -391,7 +393,7 @@ impl Shared {
                 return Err(Failure::unavailable("the webhook is stopping"));
             }
             if job.deadline.is_over(&*self.clock) {
-                return Err(Failure::unavailable("the body came too late"));
+                return Err(Failure::unavailable("the body came too late").warned());
             }
             match read {
                 Ok(0) if announced.is_some_and(|announced| bytes.len() < announced) => {
@@ -422,12 +424,6 @@ impl Shared {
         log::warn!("a request announced a body of {length} bytes, and gets no answer");
         Ok(())
     }
-}
-
-/// Says why a body is not read, because ExternalDNS discards the text of an answer.
-fn refuse(text: &str) -> Failure {
-    log::warn!("{text}");
-    Failure::unavailable(text)
 }
 
 fn respond(request: Request, answer: Response) -> io::Result<()> {

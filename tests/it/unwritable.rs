@@ -320,7 +320,7 @@ fn a_request_without_calls_to_try_the_tunnel_ends_as_one_without_calls() {
     // Two readings come before the tunnel is tried.
     harness.cloudflare.fault(Matcher::get_configuration(), 3, Fault::limited(300));
     let _ = program.external_dns().run_loop(&[published(A, WEB)]);
-    let said = harness.log.lines_with(&["WARN", "writing to Cloudflare failed"]);
+    let said = harness.log.lines_with(&["WARN", "no calls were left for all writes"]);
     assert_eq!(said.len(), 1, "{:#?}", harness.log.lines_with(&["WARN"]));
 }
 

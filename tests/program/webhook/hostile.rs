@@ -97,8 +97,8 @@ fn a_chunked_body_is_read_up_to_the_cap() {
 
 #[test]
 fn a_body_that_ends_before_its_announced_length_is_malformed() {
-    let service = Fake::empty();
-    let api = start(settings(), service.clone());
+    let (service, log) = (Fake::empty(), Log::default());
+    let api = start_by(log.marking(Arc::new(SystemClock)), settings(), service.clone());
     let mut client = Client::connect(api.address());
     client.send(format!(
         "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 5000\r\n\r\n{{}}"
@@ -107,6 +107,7 @@ fn a_body_that_ends_before_its_announced_length_is_malformed() {
     let answer = client.answer();
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("announced length"), "{}", answer.text());
+    assert_eq!(log.lines_with(&["WARN", "announced length"]).len(), 1);
     assert!(service.applied.lock().unwrap().is_empty());
 }
 
@@ -332,9 +333,9 @@ fn workers_that_are_all_held_end_the_process_with_a_reason() {
 /// A body that comes after the deadline is not acted upon: ExternalDNS has given up by then.
 #[test]
 fn a_body_that_comes_too_late_is_not_acted_upon() {
-    let service = Fake::empty();
+    let (service, log) = (Fake::empty(), Log::default());
     let clock = Arc::new(ManualClock::stopped());
-    let api = start_by(Log::default().marking(Arc::clone(&clock) as _), settings(), service.clone());
+    let api = start_by(log.marking(Arc::clone(&clock) as _), settings(), service.clone());
     let mut client = Client::connect(api.address());
     let body = format!("{{}}{}", " ".repeat(4998));
     client.send(format!(
@@ -344,6 +345,7 @@ fn a_body_that_comes_too_late_is_not_acted_upon() {
     clock.put_ahead(limits::REQUEST_TIMEOUT_DEFAULT);
     client.send(body);
     assert_eq!(client.answer().status, 503);
+    assert_eq!(log.lines_with(&["WARN", "came too late"]).len(), 1);
     assert!(service.applied.lock().unwrap().is_empty());
 }
 

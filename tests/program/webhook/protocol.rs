@@ -7,13 +7,17 @@
 )]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
+use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use test_support::external_dns::MEDIA_TYPE;
+use test_support::log::Log;
 use test_support::raw_http::Client;
 
-use super::api::{Fake, endpoint, settings, start};
+use super::api::{Fake, endpoint, settings, start, start_by};
 
 #[test]
 fn the_whole_conversation_runs_on_one_connection() {
@@ -92,6 +96,25 @@ fn a_failure_of_the_service_is_soft() {
     let api = start(settings(), Fake::new(|| Err(Failure::unavailable("Cloudflare hangs"))));
     let answer = Client::connect(api.address()).get("/records");
     assert_eq!((answer.status, answer.text()), (503, "Cloudflare hangs\n"));
+}
+
+/// ExternalDNS ends its process after a 400, fails in every loop after a 500, and discards both texts.
+#[test]
+fn a_body_that_cannot_be_read_and_an_answer_that_is_too_large_are_in_the_log() {
+    let log = Log::default();
+    let large = "x".repeat(limits::ENDPOINT_MAX_BYTES);
+    let records = move || Ok((0..1_600).map(|_| endpoint(large.clone())).collect());
+    let api = start_by(log.marking(Arc::new(SystemClock)), settings(), Fake::new(records));
+    let mut client = Client::connect(api.address());
+    for path in ["/adjustendpoints", "/records"] {
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1\r\n\r\n{{"
+        ));
+        assert_eq!(client.answer().status, 400, "{path}");
+    }
+    assert_eq!(log.lines_with(&["WARN", "the body cannot be read"]).len(), 2);
+    assert_eq!(client.get("/records").status, 500);
+    assert_eq!(log.lines_with(&["WARN", "the answer is too large"]).len(), 1);
 }
 
 #[test]
