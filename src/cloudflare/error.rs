@@ -1,4 +1,4 @@
-//! Sorts errors by what the caller must do about them.
+//! The errors of calls, by what the caller must do about them.
 
 use std::fmt;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl fmt::Display for Error {
             Self::Intercepted(response) => {
                 write!(formatter, "another server answered in place of Cloudflare's API: {response}")
             }
-            Self::OutOfTime => formatter.write_str("too little time left: nothing was sent"),
+            Self::OutOfTime => formatter.write_str("too little time was left for the call"),
             Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),
         }
     }

@@ -160,10 +160,10 @@ fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_option
         assert_eq!(was, expected);
         let kept = joined("taken over; changed options ");
         for said in [
-            r#"connectTimeout, kept by webhook-origin-connect-timeout: "5s"; "#,
+            r#"connectTimeout, which webhook-origin-connect-timeout: "5s" would keep; "#,
             r#"keepAliveConnections -1, which no annotation can set; "#,
-            r#"noTLSVerify, kept by webhook-origin-no-tls-verify: "true""#,
-            r#"kept by webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
+            r#"noTLSVerify, which webhook-origin-no-tls-verify: "true" would keep"#,
+            r#"which webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
         ] {
             assert!(kept.contains(said), "{said} is missing in {kept}");
         }

@@ -271,7 +271,7 @@ fn refusals_are_those_of_the_last_request_and_changes_add_up() {
 fn calls_are_counted_as_cloudflare_got_them() {
     let fixture = conversation();
     let calls = fixture.harness.cloudflare.calls();
-    let left = (limits::RATE_CALLS - limits::RATE_RESERVE - calls.len()) as f64;
+    let left = (limits::RATE_CALLS - limits::RATE_KEPT_FOR_OTHERS - calls.len()) as f64;
     assert_eq!(fixture.value(Family::CallsLeft, &[]), Some(left));
     let mut by_resource: BTreeMap<Vec<String>, f64> = BTreeMap::new();
     let mut by_all: BTreeMap<Vec<String>, f64> = BTreeMap::new();

@@ -125,8 +125,8 @@ impl ApplicationWriter<'_> {
 impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
-        let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
-        lock(&self.unneeded_places).note(left.iter().map(|left| left.own.place));
+        let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
+        lock(&self.unneeded_places).note(unneeded.iter().map(|one| one.own.place));
     }
 
     /// Deletes the applications of ours that the last two checks found unneeded, if a new reading agrees. If a rule was
@@ -139,13 +139,13 @@ impl Provider {
         }
         let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
         let _lock = lock(&self.memory);
-        let agreed = lock(&self.unneeded_places).take_confirmed();
+        let confirmed = lock(&self.unneeded_places).take_confirmed();
         // A request may have written since.
         let recent = lock(&self.last_snapshot).recent(self.clock().now());
         let Some(snapshot) = recent.filter(|_| read.is_ok()) else { return };
-        let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.own.place);
+        let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
-        self.delete_unneeded(resolved, &snapshot, &is_agreed, deadline);
+        self.delete_unneeded(resolved, &snapshot, &is_confirmed, deadline);
     }
 
     /// Deletes the unneeded applications that `is_selected` selects.
@@ -156,12 +156,12 @@ impl Provider {
         is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        let mut left = self.unneeded_applications(snapshot);
-        left.retain(is_selected);
-        if left.is_empty() {
+        let mut unneeded = self.unneeded_applications(snapshot);
+        unneeded.retain(is_selected);
+        if unneeded.is_empty() {
             return;
         }
-        let deletions: Vec<_> = left.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
+        let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
@@ -178,17 +178,17 @@ impl Provider {
         if !snapshot.old_answers.is_empty() {
             return Vec::new();
         }
-        let mut left = unneeded::removable(snapshot);
+        let mut unneeded = unneeded::removable(snapshot);
         let last = lock(&self.last_loop);
-        left.retain(|left| {
-            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.own.place.hostname())
+        unneeded.retain(|one| {
+            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *one.own.place.hostname())
         });
-        left
+        unneeded
     }
 }
 
-/// The number of pieces that a request does, from the first piece on. A third of the calls above
-/// `SHARED_CALLS_LEFT_MIN` is left to the next requests. At least one piece is done, so that each loop makes progress.
+/// The number of writes that a request sends, from the first write on. A third of the calls above
+/// `SHARED_CALLS_LEFT_MIN` is left to the next requests. At least one write is sent, so that each loop makes progress.
 fn fitting(writes: &[ApplicationWrite], calls_left: u32) -> usize {
     let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
     let mut needed = 0;
@@ -207,7 +207,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     for policy in inline {
         log::warn!(
             hostname = place.to_string(), policy = policy.to_string();
-            "an inline policy of the Access application is deleted, because the endpoint does not name it"
+            "replacing the Access application deletes this inline policy, because the endpoint does not name it"
         );
     }
 }

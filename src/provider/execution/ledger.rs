@@ -18,10 +18,10 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
-    /// The next request may write more: pieces beside a refused rule.
+    /// A piece waits only for a refused rule of its hostname, so the next request can write the piece.
     pub(in crate::provider) is_unfinished: bool,
     /// A part of a hostname was written, and not all of it.
-    pub(in crate::provider) has_begun: bool,
+    pub(in crate::provider) is_half_written: bool,
     pub(in crate::provider) ending: Ending,
 }
 
@@ -64,8 +64,8 @@ impl<'a> Ledger<'a> {
 
     pub(super) fn into_result(self) -> RunResult {
         let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(host));
-        let has_begun = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
-        RunResult { has_begun, ..self.result }
+        let is_half_written = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
+        RunResult { is_half_written, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
@@ -128,7 +128,8 @@ impl<'a> Ledger<'a> {
     /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error) {
-        let reason = Reason::Failed(error.to_string());
+        let reason =
+            Reason::Failed(format!("the request ended before all writes of the hostname were sent: {error}"));
         for host in &self.plan.hosts {
             if !pieces(host).all(|piece| self.is_written(&piece)) {
                 self.give_up(host, reason.clone());

@@ -47,11 +47,11 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes the operations of the pieces in one batch.
-    pub(super) fn send_batch(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) -> Result<(), Error> {
+    pub(super) fn send_operations(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) -> Result<(), Error> {
         let operations = pieces
             .iter()
             .flat_map(|piece| piece.operations().iter().map(|operation| (piece.hostname(), operation)));
-        match self.write_batch(zone, &operations.collect::<Vec<_>>()) {
+        match self.post_batch(zone, &operations.collect::<Vec<_>>()) {
             Ok(records) => {
                 self.ledger.note_batch(pieces, &records);
                 self.report_adoptions(pieces);
@@ -72,7 +72,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes operations, each with its hostname, in one batch, and returns the changed records.
-    pub(super) fn write_batch(
+    pub(super) fn post_batch(
         &self,
         zone: &ZoneId,
         operations: &[(&str, &RecordOperation)],
@@ -117,7 +117,7 @@ impl<'a> Execution<'a> {
         }
         let mut hiding = self.unwritable.clone();
         hiding.retain(|host| !host.deletions_if_unwritable.is_empty());
-        let missed = self.missed(&hiding);
+        let missed = self.find_missed(&hiding);
         hiding.retain(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname));
         for host in hiding {
             let deletions = host.deletions_if_unwritable.iter().cloned();
@@ -156,7 +156,7 @@ impl<'a> Execution<'a> {
 
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
         let operations: Vec<_> = corrections.iter().map(|(hostname, one)| (*hostname, one)).collect();
-        let Err(error) = self.write_batch(zone, &operations) else { return };
+        let Err(error) = self.post_batch(zone, &operations) else { return };
         let is_missing =
             matches!(&error, Error::Rejected(answer) | Error::NotFound(answer) if answer.is_missing_record());
         if is_missing && corrections.len() > 1 {
@@ -167,7 +167,8 @@ impl<'a> Execution<'a> {
         } else {
             let (kind, name) = self.name_of(WriteTarget::Zone(zone));
             warn!(
-                "in {kind} {name}, comments may name rules that were not written, and the next loop corrects them: {error}"
+                "in {kind} {name}, records of hostnames whose rules were not written could not be corrected; a later request corrects \
+                 them: {error}"
             );
         }
     }

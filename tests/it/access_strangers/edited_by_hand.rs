@@ -49,7 +49,8 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
         assert!(stage.is_served_with_login(), "{label}");
         assert_eq!(stage.leaks(), [""; 0], "{label}");
         // What is attached from the account's list stays there; what was made in the application is gone for good.
-        let told = stage.harness.log.lines_with(&["an inline policy of the Access application is deleted"]);
+        let told =
+            stage.harness.log.lines_with(&["replacing the Access application deletes this inline policy"]);
         assert_eq!(told.len(), usize::from(label.contains("inline")), "{label}: {told:#?}");
         assert!(told.iter().all(|line| line.contains("mine") && line.contains(NAME)), "{told:#?}");
     }
