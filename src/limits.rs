@@ -46,6 +46,8 @@ pub const WEBHOOK_RESPONSE_MAX_BYTES: usize = 24 * 1024 * 1024;
 /// An endpoint with longer JSON is not kept. Texts of `ENDPOINT_MAX_BYTES` fit, even if every character is escaped.
 pub const ENDPOINT_JSON_MAX_BYTES: usize = 128 * 1024;
 
+// Requests that write.
+
 /// The time for one look at the connectors of a tunnel to which hostnames move. Several tunnels are read in parallel.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -133,7 +135,7 @@ pub const RATE_CALLS: usize = 1_200;
 
 /// The part of `RATE_CALLS` left to the dashboard and other programs, because exceeding the limit blocks for five
 /// minutes.
-pub const RATE_RESERVE: usize = 100;
+pub const RATE_KEPT_FOR_OTHERS: usize = 100;
 
 /// The calls of a window that are kept for requests that write. Without this reserve, the reads at the beginning of
 /// each loop would use up every call that becomes free, and the webhook would never write. The remaining calls

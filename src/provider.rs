@@ -24,8 +24,8 @@ use crate::cloudflare::Client;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
-use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
+use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
@@ -47,7 +47,7 @@ use crate::webhook::{Failure, Handler};
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,
-    health: Arc<Health>,
+    readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
@@ -64,7 +64,7 @@ impl Provider {
         client: Client,
         clock: Arc<dyn Clock>,
         settings: ProviderSettings,
-        health: Arc<Health>,
+        readiness: Arc<Readiness>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let mut values = metrics.update();
@@ -73,7 +73,7 @@ impl Provider {
         drop(values);
         Self {
             reader: SnapshotReader::new(Arc::new(client), clock, settings),
-            health,
+            readiness,
             metrics,
             resolved: Mutex::default(),
             last_loop: Mutex::default(),
@@ -88,7 +88,7 @@ impl Provider {
     pub fn scrape(&self) -> String {
         let calls_left = self.client().calls_left();
         let mut values = self.metrics.update();
-        values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
+        values.set(Family::Ready, &[], i64::from(self.readiness.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
         self.metrics.text()
@@ -110,15 +110,15 @@ impl Provider {
         self.reader.settings.dry_run
     }
 
-    /// Reads a snapshot of the present state, always with Access if `is_access_wished`.
+    /// Reads a snapshot of the present state, always with Access if `with_access`.
     fn read(
         &self,
         Resolved { account, settings }: &Resolved,
-        is_access_wished: bool,
+        with_access: bool,
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, ReadError> {
         let (begun, generation) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
-        let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
+        let snapshot = Arc::new(self.reader.snapshot(account, settings, with_access, deadline)?);
         self.count_content(&snapshot);
         lock(&self.last_snapshot).end_reading(&snapshot, begun, generation);
         Ok(snapshot)
@@ -158,7 +158,7 @@ impl Handler for Provider {
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
         let lines = lock(&self.last_loop).note_sent(&adjusted, without_service, clock.unix_seconds());
         logging::log_all(&lines, module_path!());
-        // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
+        // After the adjustment: the watch may delete applications from now on, and reads a second snapshot for that.
         if let Some(last) = &last {
             self.look_for_unneeded_applications(last);
         }
@@ -169,7 +169,7 @@ impl Handler for Provider {
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
         lock(&self.last_loop).request.begin();
-        let outcome = planned_changes(changes, &resolved.settings)
+        let outcome = needed_changes(changes, &resolved.settings)
             .and_then(|changes| self.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
             let last = &mut lock(&self.last_loop).request;
@@ -182,7 +182,7 @@ impl Handler for Provider {
 }
 
 /// Parses the changes of a request, and retains only the endpoints that affect the plan.
-fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
+fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let (mut too_long, mut other_owner) = (None, None);

@@ -12,8 +12,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::cloudflare::Client;
 use crate::config::Config;
 use crate::listener;
-use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
+use crate::observe::readiness::Readiness;
 use crate::observe::responder::{self, RunningResponder};
 use crate::observe::routes;
 use crate::provider::Provider;
@@ -98,17 +98,17 @@ impl Running {
         let metrics_address = observation.local_addr().map_err(refused)?;
         info!(api:% = listed(&api_addresses), metrics:% = metrics_address; "listening");
 
-        let health = Arc::new(Health::default());
+        let readiness = Arc::new(Readiness::default());
         // The kernel has chosen a port for each setting of port 0.
         provider.operator.own_addresses = api_addresses.iter().copied().chain([metrics_address]).collect();
         let client = Client::new(client, Arc::clone(&clock)).with_metrics(Arc::clone(&metrics));
         let provider =
-            Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), Arc::clone(&metrics));
+            Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&readiness), Arc::clone(&metrics));
         let provider = Arc::new(provider);
         let observed = Arc::clone(&provider);
         let routes = move |path: &str, is_command: bool| {
             let status = || routes::status_route(path, |hostname| observed.status(hostname));
-            let other = || routes::route(path, &health, || observed.scrape());
+            let other = || routes::route(path, &readiness, || observed.scrape());
             is_command.then(status).flatten().or_else(other)
         };
         let observation =

@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{RATE_CALLS, RATE_KEPT_FOR_WRITES, RATE_RESERVE, RATE_WINDOW};
+use crate::limits::{RATE_CALLS, RATE_KEPT_FOR_OTHERS, RATE_KEPT_FOR_WRITES, RATE_WINDOW};
 
 /// The calls that this program allows itself per window.
-const CALLS: usize = RATE_CALLS - RATE_RESERVE;
+const CALLS: usize = RATE_CALLS - RATE_KEPT_FOR_OTHERS;
 
 /// The longest pause after a rate limit, even if Cloudflare or a proxy names a longer time. Cloudflare's own block
 /// lasts five minutes.

@@ -477,7 +477,7 @@ impl Check<'_> {
             limits::RATE_CALLS,
             limits::RATE_WINDOW.as_secs()
         );
-        let (status, remedy) = if in_window > limits::RATE_CALLS - limits::RATE_RESERVE {
+        let (status, remedy) = if in_window > limits::RATE_CALLS - limits::RATE_KEPT_FOR_OTHERS {
             let remedy =
                 "raise ExternalDNS's --interval, or name fewer zones (DOMAIN_FILTER, ZONE_ID_FILTER)";
             (FindingStatus::Warning, remedy)

@@ -138,7 +138,7 @@ impl Values {
         self.series(family, labels).value += by;
     }
 
-    /// Sets a gauge, or a counter that is counted elsewhere.
+    /// Sets a gauge.
     pub fn set(&mut self, family: Family, labels: &[&str], value: i64) {
         self.series(family, labels).value = value;
     }

@@ -2,7 +2,7 @@
 
 use miniserde::{Serialize, json};
 
-use super::health::{Health, ReadinessProblem};
+use super::readiness::{Readiness, ReadinessProblem};
 use super::status::Status;
 use crate::listener::Response;
 use crate::model::text::percent_decoded;
@@ -22,10 +22,10 @@ struct NotReady {
 }
 
 /// The answer to `GET`; `None` for an unknown path. `metrics` is only called for the metrics' path.
-pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Response> {
+pub fn route(path: &str, readiness: &Readiness, metrics: impl FnOnce() -> String) -> Option<Response> {
     match path {
         "/healthz" => Some(answer(200, JSON, r#"{"status":"ok"}"#.to_owned())),
-        "/readyz" => Some(readiness(health.missing())),
+        "/readyz" => Some(ready_answer(readiness.problem())),
         "/metrics" => Some(answer(200, METRICS, metrics())),
         _ => None,
     }
@@ -40,8 +40,8 @@ pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> 
     Some(answer(200, JSON, json::to_string(&status(hostname.as_deref()))))
 }
 
-fn readiness(missing: Option<ReadinessProblem>) -> Response {
-    let Some(ReadinessProblem { why, remedy }) = missing else {
+fn ready_answer(problem: Option<ReadinessProblem>) -> Response {
+    let Some(ReadinessProblem { why, remedy }) = problem else {
         return answer(200, JSON, r#"{"status":"ready"}"#.to_owned());
     };
     answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
@@ -55,35 +55,35 @@ fn answer(status: u16, content_type: &'static str, body: String) -> Response {
 mod tests {
     use super::*;
 
-    fn body(health: &Health, path: &str) -> (u16, String) {
+    fn body(readiness: &Readiness, path: &str) -> (u16, String) {
         let answer =
-            route(path, health, || panic!("the path asks for no metrics")).expect("a path of its own");
+            route(path, readiness, || panic!("the path asks for no metrics")).expect("a path of its own");
         assert_eq!(answer.content_type, JSON);
         (answer.status, String::from_utf8(answer.body).expect("JSON is UTF-8"))
     }
 
     #[test]
     fn readiness_says_what_is_missing_until_nothing_is() {
-        let health = Health::default();
+        let readiness = Readiness::default();
         let expected = r#"{"status":"not ready","why":"the token and the tunnels are not checked yet","remedy":"wait a moment"}"#;
-        assert_eq!(body(&health, "/readyz"), (503, expected.to_owned()));
+        assert_eq!(body(&readiness, "/readyz"), (503, expected.to_owned()));
         let missing = ReadinessProblem { why: "no tunnel is named \"shop\"".into(), remedy: "name another" };
-        assert!(health.set_missing(missing.clone()));
-        assert!(!health.set_missing(missing), "that is no news");
-        assert!(!health.is_ready());
+        assert!(readiness.set_problem(missing.clone()));
+        assert!(!readiness.set_problem(missing), "that is no news");
+        assert!(!readiness.is_ready());
         let expected =
             r#"{"status":"not ready","why":"no tunnel is named \"shop\"","remedy":"name another"}"#;
-        assert_eq!(body(&health, "/readyz"), (503, expected.to_owned()));
-        health.set_ready();
-        assert!(health.is_ready());
-        assert_eq!(body(&health, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
+        assert_eq!(body(&readiness, "/readyz"), (503, expected.to_owned()));
+        readiness.set_ready();
+        assert!(readiness.is_ready());
+        assert_eq!(body(&readiness, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
     }
 
     #[test]
     fn health_does_not_depend_on_readiness() {
-        let health = Health::default();
-        assert_eq!(body(&health, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
-        assert_eq!(route("/", &health, String::new), None);
+        let readiness = Readiness::default();
+        assert_eq!(body(&readiness, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
+        assert_eq!(route("/", &readiness, String::new), None);
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn metrics_are_prometheus_text() {
         let answer =
-            route("/metrics", &Health::default(), || "up 1\n".to_owned()).expect("a path of its own");
+            route("/metrics", &Readiness::default(), || "up 1\n".to_owned()).expect("a path of its own");
         assert_eq!(answer, Response { status: 200, content_type: METRICS, body: b"up 1\n".to_vec() });
     }
 }

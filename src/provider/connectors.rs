@@ -1,5 +1,5 @@
-//! Looks at the connectors of tunnels. The watch looks periodically, outside of requests: no request waits for this
-//! look, and a failed look changes nothing at Cloudflare. A request looks before it points a record to another tunnel.
+//! Looks at the connectors of tunnels. The watch looks periodically, outside of requests, so no request waits for this
+//! look. A request looks before it points a record to another tunnel.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -46,7 +46,7 @@ struct Execution<'a> {
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
     /// The targets that were tried; false for a target with pieces that were neither written nor refused.
-    decided: BTreeMap<WriteTarget<'a>, bool>,
+    tried: BTreeMap<WriteTarget<'a>, bool>,
     /// The zones that have the maximum number of records, with Cloudflare's answer.
     full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -84,7 +84,7 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
-        decided: BTreeMap::new(),
+        tried: BTreeMap::new(),
         full_zones: BTreeMap::new(),
         search_writes: 0,
     };
@@ -93,11 +93,11 @@ pub(super) fn run<'a>(
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_records();
-    let Execution { memory, mut ledger, decided, .. } = execution;
+    let Execution { memory, mut ledger, tried, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
-    for (target, _) in decided.into_iter().filter(|(_, is_decided)| *is_decided) {
+    for (target, _) in tried.into_iter().filter(|(_, is_decided)| *is_decided) {
         memory.targets.forget(target.id());
     }
     ledger.into_result()
@@ -125,7 +125,7 @@ impl<'a> Execution<'a> {
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     // The probe shows that the tunnel can be written, even if this run sends none of its edits.
-                    self.decided.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
+                    self.tried.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
                     continue;
                 }
                 Err(Stop::Target(reason)) => reason,
@@ -161,7 +161,7 @@ impl<'a> Execution<'a> {
             // the rules that it replaces would be deleted. The next request plans the hostname anew.
             pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
             if !pieces.is_empty() {
-                self.write_all(target, &pieces)?;
+                self.write_target(target, &pieces)?;
             }
         }
         Ok(())
@@ -173,7 +173,7 @@ impl<'a> Execution<'a> {
         let mut with_dangling = hosts.to_vec();
         with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
         with_dangling.retain(|host| !self.ledger.is_given_up(host));
-        for (host, reason) in self.missed(&with_dangling) {
+        for (host, reason) in self.find_missed(&with_dangling) {
             self.ledger.give_up(host, reason);
         }
     }
@@ -193,12 +193,12 @@ impl<'a> Execution<'a> {
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
-    fn write_all(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let size = self.memory.targets.of(target.id()).group;
+    fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
+        let size = self.memory.targets.of(target.id()).group_size;
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
-        self.decided.entry(target).or_insert(true);
+        self.tried.entry(target).or_insert(true);
         let stop = loop {
             if let WriteTarget::Zone(zone) = target
                 && let Some(answer) = self.full_zones.get(zone).cloned()
@@ -214,7 +214,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(target, &mut halving, &sent);
-            self.memory.targets.of(target.id()).group = halving.size;
+            self.memory.targets.of(target.id()).group_size = halving.group_size;
             if let Err(stop) = group {
                 break stop;
             }
@@ -229,7 +229,7 @@ impl<'a> Execution<'a> {
                 Ok(())
             }
             Stop::Run(error) => {
-                self.decided.insert(target, false);
+                self.tried.insert(target, false);
                 Err(error)
             }
         }
@@ -247,7 +247,7 @@ impl<'a> Execution<'a> {
             self.set_failing(target, hostnames, reason);
         }
         if !undecided.is_empty() {
-            self.decided.insert(target, false);
+            self.tried.insert(target, false);
         }
         self.ledger.give_up_all(undecided, reason);
     }
@@ -268,10 +268,10 @@ impl<'a> Execution<'a> {
             halving.note_written();
             return Ok(());
         };
-        if let Some(piece) = halving.note_refused(!answer.is_of_cloudflare(), self.time_left()) {
+        if let Some(piece) = halving.divide(!answer.is_of_cloudflare(), self.time_left()) {
             self.note_refused(target, &[piece], &answer);
         }
-        if halving.is_intercepted() { Err(Stop::Target(in_between(answer))) } else { Ok(()) }
+        if halving.is_intercepted() { Err(Stop::Target(intercepted(answer))) } else { Ok(()) }
     }
 
     /// Sends one group, and returns the answer that refused the content, if one did.
@@ -279,15 +279,15 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
-            WriteTarget::Zone(zone) => match self.send_batch(zone, pieces) {
+            WriteTarget::Zone(zone) => match self.send_operations(zone, pieces) {
                 Ok(()) => Ok(None),
-                Err(error) => self.failed(target, error),
+                Err(error) => self.outcome_of(target, error),
             },
         }
     }
 
-    /// The meaning of a failed write: Cloudflare or a server in between refused its content, or nothing more is written.
-    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
+    /// The outcome of a failed write: Cloudflare or a server in between refused its content, or nothing more is written.
+    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
         match error {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
             // One of the records was deleted meanwhile.
@@ -298,13 +298,13 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() && !self.memory.targets.is_failing(target.id()) {
                     self.ledger.note_lost_answer();
                 }
-                Err(self.stop(target, error))
+                Err(self.stop_after(target, error))
             }
         }
     }
 
-    /// The meaning of an error that does not depend on the content of a write.
-    fn stop(&self, target: WriteTarget<'a>, error: Error) -> Stop {
+    /// The end of writes after an error that does not depend on their content.
+    fn stop_after(&self, target: WriteTarget<'a>, error: Error) -> Stop {
         if matches!(error, Error::OutOfTime | Error::RateLimited { .. }) {
             return Stop::Run(error);
         }
@@ -323,7 +323,7 @@ impl<'a> Execution<'a> {
             || Reason::Waiting(format!("a record of the hostname was created meanwhile: {answer}"));
         let unpaused = match answer.is_of_cloudflare() {
             true => (answer.is_record_conflict() && pieces.iter().all(is_first)).then(conflict),
-            false => Some(in_between(answer.clone())),
+            false => Some(intercepted(answer.clone())),
         };
         if let Some(reason) = unpaused {
             // The next request begins with the other pieces, because these may fail again.
@@ -387,6 +387,6 @@ fn cause_not_found() -> Reason {
 }
 
 /// The reason after an answer of another server than Cloudflare's.
-fn in_between(answer: ErrorResponse) -> Reason {
+fn intercepted(answer: ErrorResponse) -> Reason {
     Reason::Waiting(Error::Intercepted(answer).to_string())
 }

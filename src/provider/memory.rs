@@ -1,6 +1,5 @@
-//! The memory of this process from one request to the next, but for the account and the tunnels of `Provider`, the
-//! lookups of `SnapshotReader`, and the look of `ConnectorWatch`; docs/how-it-works.md lists all. It is lost with the
-//! process, and each part is bounded: no part grows with the number of loops.
+//! The memory of the provider from one request to the next; docs/how-it-works.md lists all memory of the process. It is
+//! lost with the process, and each part is bounded: no part grows with the number of loops.
 
 mod alternations;
 mod applications;

@@ -37,7 +37,7 @@ struct ApplyRequest<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    /// As of [`deletes_rules`], for the plans of this request so far.
+    /// True if [`deletes_rules`] was true for a plan of this request.
     deletes_rules: bool,
 }
 
@@ -96,8 +96,8 @@ impl ApplyRequest<'_> {
     fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.provider.clock().now();
         let WriteMemory { write_history, turn, .. } = &mut *self.memory;
-        if result.has_begun {
-            turn.note_begun();
+        if result.is_half_written {
+            turn.note_half_written();
         }
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
             plan::content_fingerprints(host).for_each(|(_, write)| write_history.forget(write));

@@ -21,7 +21,7 @@ const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reache
 const ID_DIGITS_MIN: usize = 20;
 
 /// The beginning of the placeholders in `deploy/`, which an operator replaces by names.
-const PLACEHOLDER: &str = "YOUR-";
+const UNEDITED_PREFIX: &str = "YOUR-";
 
 /// The account and the tunnels, as Cloudflare reports them.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     // cloudflared parses a UUID as an id, even without hyphens.
     let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
     let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
-    let meant = if name.starts_with(PLACEHOLDER) {
+    let meant = if name.starts_with(UNEDITED_PREFIX) {
         "a placeholder: choose a name"
     } else if runs.any(is_long) || name.ends_with(TUNNEL_DOMAIN) {
         "an id"

@@ -99,13 +99,13 @@ impl SnapshotReader {
         *lock(&self.zones) = None;
     }
 
-    /// Reads everything that a decision needs. Access is read if the request asks for Access (`is_access_wished`), if a
+    /// Reads everything that a decision needs. Access is read if the request asks for Access (`with_access`), if a
     /// setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of ours.
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
         settings: &Arc<Settings>,
-        is_access_wished: bool,
+        with_access: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
         let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
@@ -147,7 +147,7 @@ impl SnapshotReader {
         }
         snapshot.unconfigured_tunnels = self.unconfigured_tunnels(account, &snapshot, deadline)?;
         let (operator, had_ours) = (&settings.operator, self.access.has_ours.load(Ordering::Relaxed));
-        if is_access_wished || had_ours || operator.needs_access() || snapshot.claims_protection() {
+        if with_access || had_ours || operator.needs_access() || snapshot.claims_protection() {
             let zones = if operator.access_guard { served } else { Vec::new() };
             snapshot.access = self.read_access(account, &zones, deadline);
         }
@@ -200,7 +200,10 @@ impl SnapshotReader {
         };
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
-        let old = self.newest().note(tunnel, &configuration, Some(&document), self.clock.now()).err();
+        let old = self
+            .newest()
+            .check_configuration(tunnel, &configuration, Some(&document), self.clock.now())
+            .err();
         let Configuration { version, is_locally_managed, .. } = configuration;
         Ok(ReadConfiguration { document, version, is_locally_managed, old })
     }

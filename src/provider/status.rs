@@ -210,9 +210,9 @@ impl Provider {
         status
     }
 
-    /// The row with the reason why no hostname is processed.
+    /// The row that says that the webhook is not ready, that no loop was complete yet, or that nothing was read yet.
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
-        let what = match self.health.missing() {
+        let what = match self.readiness.problem() {
             Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
             None if last.without_service.is_none() => NO_LOOP,
             None if lock(&self.last_snapshot).as_read().is_none() => NOT_READ,

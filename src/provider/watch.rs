@@ -15,12 +15,11 @@ use crate::clock::Deadline;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
-use crate::observe::health::ReadinessProblem;
+use crate::observe::readiness::ReadinessProblem;
 use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
 use crate::provider::resolution::{Unresolved, find_tunnels};
-
 use crate::shutdown::Shutdown;
 
 /// The time for one attempt to check the token and to find the tunnels.
@@ -96,32 +95,33 @@ impl Provider {
         let resolved = match find_tunnels(reader, account, deadline) {
             Ok(resolved) => resolved,
             Err(problem) => {
-                self.report_missing(problem, known.is_some());
+                self.report_problem(problem, known.is_some());
                 return false;
             }
         };
         let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
-        if !is_known || !self.health.is_ready() {
+        if !is_known || !self.readiness.is_ready() {
             let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
             announce(&resolved, &reader.settings, zones.as_deref());
             *lock(&self.resolved) = Some(Arc::new(resolved));
             lock(last_snapshot).outdate();
         }
-        self.health.set_ready();
+        self.readiness.set_ready();
         is_whole
     }
 
     /// Logs why the check failed. The tunnels that were found earlier remain in use, and a permanent failure ends
     /// readiness.
-    fn report_missing(&self, Unresolved { why, remedy, is_permanent }: Unresolved, was_found: bool) {
+    fn report_problem(&self, Unresolved { why, remedy, is_permanent }: Unresolved, was_found: bool) {
         if !is_permanent && was_found {
             logging::debug(module_path!(), || {
                 let text = format!("the token and the tunnels cannot be checked again: {why}");
                 LogLine::default().text(text)
             });
-        } else if self.health.set_missing(ReadinessProblem { why: why.as_str().into(), remedy }) {
-            warn!("the webhook is not ready: {why}; {remedy}; the webhook tries again every 10 s");
+        } else if self.readiness.set_problem(ReadinessProblem { why: why.as_str().into(), remedy }) {
+            let period = CHECK_PERIOD.as_secs();
+            warn!("the webhook is not ready: {why}; {remedy}; the webhook tries again every {period} s");
         } else {
             logging::debug(module_path!(), || {
                 LogLine::default().text(format!("the webhook is not ready: {why}"))

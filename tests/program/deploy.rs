@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::config::names::variables;
-use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
+use external_dns_cloudflare_tunnel_webhook::observe::readiness::Readiness;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use regex::Regex;
 use test_support::harness::{Harness, TOKEN, published};
@@ -113,7 +113,7 @@ fn every_variable_and_flag_is_one_of_the_program() {
 fn ports_and_probe_paths_are_the_programs_own() {
     let config = defaults();
     let observation = config.metrics_address.port();
-    let health = Health::default();
+    let readiness = Readiness::default();
     let (mut ports, mut paths) = (0, 0);
     for file in files() {
         // What is a template of the chart is none until it is rendered, as it is for kustomize.
@@ -129,7 +129,7 @@ fn ports_and_probe_paths_are_the_programs_own() {
         // The others are files of a volume.
         for path in file.values("path").filter(|path| path.starts_with('/')) {
             assert!(
-                route(path, &health, String::new).is_some() || PATHS_OF_OTHERS.contains(&path),
+                route(path, &readiness, String::new).is_some() || PATHS_OF_OTHERS.contains(&path),
                 "{}: {path} is not answered",
                 file.path.display()
             );

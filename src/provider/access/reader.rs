@@ -18,7 +18,7 @@ use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSn
 pub(crate) const ZONE_APPLICATIONS_READ: &str =
     "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
 
-const SET_UP: &str =
+const NOT_SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
 
 /// Applications that one reading requests by id. Further applications are pending until the list shows them.
@@ -56,7 +56,7 @@ impl SnapshotReader {
         ];
         in_parallel(parallel_calls, &calls, |call| call());
         let team = answer(team)?;
-        let team = team.ok_or_else(|| AccessReadError { reason: SET_UP.into(), is_permanent: true })?;
+        let team = team.ok_or_else(|| AccessReadError { reason: NOT_SET_UP.into(), is_permanent: true })?;
         let policies = answer(policies).map(Into::into);
         let mut applications = answer(of_account)?;
         let of_zones = in_parallel(parallel_calls, zones, |zone| {

@@ -1,7 +1,5 @@
 //! Reads, edits and writes a tunnel's configuration: GET, then PUT.
 
-use std::fmt::Display;
-
 use log::warn;
 
 use super::work::{Piece, WriteTarget};
@@ -25,13 +23,13 @@ impl<'a> Execution<'a> {
         pieces: &[Piece<'a>],
     ) -> Result<Option<ErrorResponse>, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
-        let (sent, edited) = self.edited(tunnel, &document, pieces);
+        let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
             return Ok(None);
         }
         self.check_time()?;
-        match self.put(tunnel, &edited.document, version_before, self.deadline) {
+        match self.put_document(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
@@ -45,14 +43,14 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(&sent);
                 }
-                self.failed(WriteTarget::Tunnel(tunnel), error)
+                self.outcome_of(WriteTarget::Tunnel(tunnel), error)
             }
         }
     }
 
     /// Edits the document, and returns the edits that are in it. Another writer may have changed the document after the
     /// plan: if a foreign rule is in the way of an edit, no edit of that hostname is in the document.
-    fn edited(
+    fn edit_document(
         &mut self,
         tunnel: &TunnelId,
         document: &Document,
@@ -91,16 +89,16 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         // The other half of the time is for records.
         let time = self.time_left() / 2;
-        match self.put(tunnel, &document, version, Deadline::after(self.provider.clock(), time)) {
+        match self.put_document(tunnel, &document, version, Deadline::after(self.provider.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(()),
-            Err(error) => Err(self.stop(WriteTarget::Tunnel(tunnel), error)),
+            Err(error) => Err(self.stop_after(WriteTarget::Tunnel(tunnel), error)),
         }
     }
 
     /// The hostnames whose record and digests must stay, with the reasons: a tunnel has the missing rule after all, or
     /// could not be read.
-    pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
+    pub(super) fn find_missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         if hosts.is_empty() {
             return missed;
@@ -146,7 +144,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes a document in place of the version that was read.
-    fn put(
+    fn put_document(
         &self,
         tunnel: &TunnelId,
         document: &Document,
@@ -169,12 +167,12 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // The write succeeded, so a lower version in its answer is not an error.
-        let _ = provider.reader.newest().note(tunnel, &written, None, provider.clock().now());
+        let _ = provider.reader.newest().check_configuration(tunnel, &written, None, provider.clock().now());
         Ok(())
     }
 }
 
-fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
+fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {
     Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Halving<'a> {
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
     /// In a search, the maximum number of hostnames in the next group; zero for a single piece.
-    pub(super) size: Option<usize>,
+    pub(super) group_size: Option<usize>,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
     /// The number of consecutive proxy pages for single pieces.
@@ -37,24 +37,24 @@ pub(super) struct Halving<'a> {
 }
 
 impl<'a> Halving<'a> {
-    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `size` is the
-    /// size of the group that was due next.
+    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `group_size`
+    /// is the size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        size: Option<usize>,
+        group_size: Option<usize>,
         time_left: Duration,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
-            match size {
+            match group_size {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
                 Some(0) => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (size.is_some() || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), size, time_left_at_search, interceptions: 0 }
+        let time_left_at_search = (group_size.is_some() || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search, interceptions: 0 }
     }
 
     /// True during a search for bad pieces.
@@ -80,7 +80,7 @@ impl<'a> Halving<'a> {
     /// The next group; empty at the end. A group of several hostnames has at most this many operations.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
-        let fitting = self.queue.iter().take(self.size.unwrap_or(usize::MAX)).take_while(|pieces| {
+        let fitting = self.queue.iter().take(self.group_size.unwrap_or(usize::MAX)).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
@@ -95,13 +95,13 @@ impl<'a> Halving<'a> {
     /// Notes that the sent group was written.
     pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.size = self.size.map(|hostnames| hostnames.saturating_mul(2).max(1));
+        self.group_size = self.group_size.map(|hostnames| hostnames.saturating_mul(2).max(1));
         self.interceptions = 0;
     }
 
-    /// Notes that Cloudflare or a proxy refused the sent group. A larger group is divided. A single piece is returned,
-    /// and the other pieces of its hostname are dropped.
-    pub(super) fn note_refused(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
+    /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece, and drops
+    /// the other pieces of its hostname.
+    pub(super) fn divide(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
         self.interceptions = if is_interception { self.interceptions } else { 0 };
         let mut group = mem::take(&mut self.sent);
@@ -114,9 +114,9 @@ impl<'a> Halving<'a> {
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.size = Some(0);
+                self.group_size = Some(0);
             }
-            _ => self.size = Some(group.len() / 2),
+            _ => self.group_size = Some(group.len() / 2),
         }
         self.queue.splice(..0, group);
         None
@@ -248,7 +248,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, Some(0), TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
-            assert!(halving.note_refused(page, TIME).is_some());
+            assert!(halving.divide(page, TIME).is_some());
             assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
@@ -277,7 +277,7 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.note_refused(false, TIME);
+                    let bad = halving.divide(false, TIME);
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
                     halving.note_written();

@@ -21,7 +21,7 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
     /// In a search for bad pieces, the maximum number of hostnames in the next group; zero for a single piece.
-    pub(crate) group: Option<usize>,
+    pub(crate) group_size: Option<usize>,
     /// The last write failed, whatever its content.
     pub(crate) is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
@@ -57,12 +57,12 @@ impl TargetMemory {
     }
 }
 
-/// The number of requests that begin at the same place although a hostname stays half written.
+/// The number of requests that begin at the same position although a hostname stays half written.
 const TRIES_MAX: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct TurnMemory {
-    /// The place at which the turn begins; `None` for the first hostname.
+    /// The position at which the turn begins; `None` for the first hostname.
     pub(crate) start: Option<TurnPosition>,
     /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname.
     tries: usize,
@@ -70,13 +70,13 @@ pub(crate) struct TurnMemory {
 
 impl TurnMemory {
     /// Notes that a part of a hostname was written, and not all of it.
-    pub(crate) fn note_begun(&mut self) {
+    pub(crate) fn note_half_written(&mut self) {
         self.tries = self.tries.max(1);
     }
 
-    /// Notes the end of a request that left hostnames of the turn undone (`is_left`), and the place of the first hostname
-    /// that it postponed. After a request that wrote a part of a hostname, the next requests begin at the same place, and
-    /// write the rest or delete the part. Without an undone hostname, the turn begins at the same place too, because
+    /// Notes the end of a request that left hostnames of the turn undone (`is_left`), and the position of the first hostname
+    /// that it postponed. After a request that wrote a part of a hostname, the next requests begin at the same position, and
+    /// write the rest or delete the part. Without an undone hostname, the turn begins at the same position too, because
     /// ExternalDNS asks for completed hostnames no more.
     pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPosition>) {
         let is_begun = (1..TRIES_MAX).contains(&self.tries);
@@ -103,19 +103,19 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (TargetMemories::default(), now());
-        targets.of("a").group = Some(25);
+        targets.of("a").group_size = Some(25);
         targets.of("a").is_failing = true;
         targets.of("a").pause_edits(no(), now);
         targets.of("b").is_failing = true;
-        assert_eq!((targets.of("a").group, targets.is_failing("a")), (Some(25), true));
-        assert_eq!((targets.of("b").group, targets.is_failing("b")), (None, true));
+        assert_eq!((targets.of("a").group_size, targets.is_failing("a")), (Some(25), true));
+        assert_eq!((targets.of("b").group_size, targets.is_failing("b")), (None, true));
         assert_eq!(
             (targets.of("a").paused_edits(now), targets.of("b").paused_edits(now)),
             (Some(no()), None)
         );
         assert_eq!(targets.of("a").paused_edits(now + EDIT_PAUSES.0), None);
         targets.forget("a");
-        assert_eq!((targets.of("a").group, targets.is_failing("a")), (None, false));
+        assert_eq!((targets.of("a").group_size, targets.is_failing("a")), (None, false));
         assert_eq!(targets.of("a").paused_edits(now), None);
     }
 
@@ -128,7 +128,7 @@ mod tests {
             let ends = [(); 4].map(|()| {
                 turn.start = None;
                 if begins {
-                    turn.note_begun();
+                    turn.note_half_written();
                 }
                 turn.end_request(true, Some(&next));
                 turn.start.is_some()

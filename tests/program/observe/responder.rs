@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use external_dns_cloudflare_tunnel_webhook::listener::{self, Response};
-use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
+use external_dns_cloudflare_tunnel_webhook::observe::readiness::Readiness;
 use external_dns_cloudflare_tunnel_webhook::observe::responder;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use test_support::log::system_clock;
@@ -18,10 +18,10 @@ use test_support::raw_http::Client;
 
 #[test]
 fn readiness_follows_what_is_known() {
-    let health = Arc::new(Health::default());
+    let readiness = Arc::new(Readiness::default());
     let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
-    let known = Arc::clone(&health);
+    let known = Arc::clone(&readiness);
     let running = responder::serve(
         listener,
         Arc::new(move |path: &str, _: bool| route(path, &known, || "up 1\n".to_owned())),
@@ -34,7 +34,7 @@ fn readiness_follows_what_is_known() {
     assert_eq!(missing.status, 503);
     assert_eq!(missing.values("Content-Type"), ["application/json"]);
     assert!(missing.text().contains("not checked yet"), "{}", missing.text());
-    health.set_ready();
+    readiness.set_ready();
     assert_eq!(Client::connect(address).get("/readyz").status, 200);
     assert_eq!(Client::connect(address).get("/metrics").text(), "up 1\n");
     assert_eq!(Client::connect(address).get("/elsewhere").status, 404);
@@ -78,10 +78,10 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
 fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let listener = listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
-    let health = Health::default();
+    let readiness = Readiness::default();
     let _running = responder::serve(
         listener,
-        Arc::new(move |path: &str, _: bool| route(path, &health, String::new)),
+        Arc::new(move |path: &str, _: bool| route(path, &readiness, String::new)),
         system_clock(),
     )
     .unwrap();
@@ -99,10 +99,10 @@ fn the_unspecified_address_takes_both_families() {
     let listener = listener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let (port, has_ipv6) = (address.port(), address.is_ipv6());
-    let health = Health::default();
+    let readiness = Readiness::default();
     let running = responder::serve(
         listener,
-        Arc::new(move |path: &str, _: bool| route(path, &health, String::new)),
+        Arc::new(move |path: &str, _: bool| route(path, &readiness, String::new)),
         system_clock(),
     )
     .unwrap();
