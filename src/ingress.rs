@@ -7,7 +7,7 @@
 //! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared itself accepts and matches; it was made by
 //! running cloudflared 2026.8.2.
 
-pub mod access;
+pub mod access_check;
 pub mod document;
 pub mod edit;
 mod hosts;

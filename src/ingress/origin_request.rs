@@ -7,7 +7,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::access::{self, AccessCheck};
+use super::access_check::{self, AccessCheck};
 use super::origin_option::{Mistake, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
 use crate::model::endpoint::Property;
@@ -96,7 +96,7 @@ impl OriginRequest {
         let access = with_members(access_object(&origin), &access_members);
         let access = (!access.is_empty()).then(|| access.to_raw());
         let mut edited = with_members(origin, &options);
-        edited.put(access::FIELD, access.as_deref());
+        edited.put(access_check::FIELD, access.as_deref());
         (!edited.is_empty()).then(|| edited.to_raw())
     }
 
@@ -144,14 +144,15 @@ pub(super) fn effective_options(origin: &RawObject<'_>, tunnel: &RawObject<'_>) 
 
 /// The `access` of an `originRequest`.
 pub(super) fn access_in(origin: &RawObject<'_>) -> Option<AccessCheck> {
-    let access: Value = serde_json::from_str(origin.last(access::FIELD)?.get()).ok()?;
+    let access: Value = serde_json::from_str(origin.last(access_check::FIELD)?.get()).ok()?;
     AccessCheck::of(&access)
 }
 
 /// The fields of an `originRequest` that are not managed.
 pub(super) fn unmanaged_fields(origin: &RawObject<'_>) -> Vec<Box<str>> {
-    let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
-    [origin.others_than(&fields), access_object(origin).others_than(&access::MEMBERS)].concat()
+    let fields: Vec<&str> =
+        OriginOption::all().map(OriginOption::field).chain([access_check::FIELD]).collect();
+    [origin.others_than(&fields), access_object(origin).others_than(&access_check::MEMBERS)].concat()
 }
 
 fn property(option: OriginOption, value: &Value) -> Option<Property> {
@@ -160,11 +161,11 @@ fn property(option: OriginOption, value: &Value) -> Option<Property> {
 
 fn access_members(access: Option<&AccessCheck>) -> [Member; 3] {
     let access = access.map(AccessCheck::to_json);
-    access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
+    access_check::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
 }
 
 fn access_object<'a>(origin: &RawObject<'a>) -> RawObject<'a> {
-    origin.last(access::FIELD).and_then(RawObject::parse).unwrap_or_default()
+    origin.last(access_check::FIELD).and_then(RawObject::parse).unwrap_or_default()
 }
 
 fn holds(object: &RawObject<'_>, members: &[Member]) -> bool {
@@ -180,7 +181,7 @@ fn with_members<'a>(mut object: RawObject<'a>, members: &'a [Member]) -> RawObje
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
+    use super::super::access_check::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
 
     use super::*;
 

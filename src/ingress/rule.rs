@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::access::AccessCheck;
+use super::access_check::AccessCheck;
 use super::origin_request::{self, OriginRequest, properties_in, unmanaged_fields};
 use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};

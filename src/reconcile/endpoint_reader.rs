@@ -11,7 +11,7 @@ use std::fmt;
 
 use self::part_reader::PartReader;
 use crate::ingress::PathPattern;
-use crate::ingress::access::ACCESS_REQUIRED;
+use crate::ingress::access_check::ACCESS_REQUIRED;
 use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};

@@ -5,7 +5,7 @@
 //! mistake, it could publish more than the object asks for.
 
 use crate::ingress::OriginOption;
-use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
+use crate::ingress::access_check::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
 use crate::limits;
 use crate::model::text;
 

@@ -71,8 +71,8 @@ fn entitled(on_host: &[Candidate], snapshot: &Snapshot) -> Option<NamespaceCode>
     let endpoints = on_host.iter().map(|candidate| &candidate.endpoint);
     let refused = endpoints.clone().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
     let refused: BTreeSet<&str> = inserted(refused);
-    let asking = endpoints.map(resource_of).filter(|resource| !refused.contains(resource));
-    namespace::entitled(name, &[], asking, snapshot)
+    let objects = endpoints.map(resource_of).filter(|resource| !refused.contains(resource));
+    namespace::entitled(name, &[], objects, snapshot)
 }
 
 pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {

@@ -78,17 +78,17 @@ pub(in crate::ingress) enum Continuation {
     /// The path ends there, or continues after a slash.
     Prefix,
     /// The path may continue with anything.
-    Open,
+    Anything,
 }
 
 impl Continuation {
     /// The continuation of an expression, from the text behind its literal beginning.
     fn of(text: &str) -> Self {
         match text {
-            "" => Self::Open,
+            "" => Self::Anything,
             "$" | "\\z" => Self::End,
             text if PREFIX_ENDS.contains(&text) => Self::Prefix,
-            _ if is_wide(text) => Self::Open,
+            _ if is_wide(text) => Self::Anything,
             _ => Self::Narrow,
         }
     }
@@ -107,10 +107,10 @@ fn is_wide(text: &str) -> bool {
 /// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
 /// longest is first among those that are equal otherwise.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
-    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Open, Reverse(0)) };
+    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
     let size = Reverse(text.len());
     if EVERYTHING.contains(&text) {
-        return (PathClass::Everything, Reverse(0), Continuation::Open, size);
+        return (PathClass::Everything, Reverse(0), Continuation::Anything, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
         Some((literal, rest)) => {
@@ -120,7 +120,7 @@ pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
             let continuation = Continuation::of(repeated.as_deref().unwrap_or(rest));
             (PathClass::Anchored, Reverse(literal.len()), continuation, size)
         }
-        None => (PathClass::Other, Reverse(0), Continuation::Open, size),
+        None => (PathClass::Other, Reverse(0), Continuation::Anything, size),
     }
 }
 

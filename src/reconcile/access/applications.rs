@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::Rule;
-use crate::ingress::access::AccessCheck;
+use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ApplicationKind};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::destination::literal_end;

@@ -1,7 +1,7 @@
 //! The gate that every publication passes: the gate sets the rule's Access check, or returns the reason to wait or to
 //! refuse the publication.
 
-use crate::ingress::access::AccessCheck;
+use crate::ingress::access_check::AccessCheck;
 use crate::ingress::{Rule, WantedRule};
 use crate::label_values::label_values;
 use crate::model::TunnelId;

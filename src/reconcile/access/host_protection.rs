@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::ingress::access::AccessCheck;
+use crate::ingress::access_check::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};

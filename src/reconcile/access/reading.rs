@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ingress::access::AccessCheck;
+use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 
 /// The result of reading Access.

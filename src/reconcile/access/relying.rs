@@ -116,8 +116,8 @@ impl NameUnder<'_> {
                 return Some(rule_text(rule));
             }
         }
-        let place = RuleKey::of(self.name(), None);
-        if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
+        let key = RuleKey::of(self.name(), None);
+        if self.requests.open.contains(&key) || self.requests.withdrawn.contains(&key) {
             return None;
         }
         let mut own = snapshot.own_records_of(self.name()).into_iter();
@@ -137,9 +137,9 @@ impl NameUnder<'_> {
     /// True if an endpoint opens the path in the tunnel. An endpoint other than the asking one may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let place = RuleKey::of(self.name(), path);
+        let key = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&place) && (*self.asking == place || is_ours())
+        self.requests.open.contains(&key) && (*self.asking == key || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
@@ -157,8 +157,8 @@ impl NameUnder<'_> {
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let place = || RuleKey::of(self.name(), rule.path());
-        let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
+        let key = || RuleKey::of(self.name(), rule.path());
+        let goes = || rule.requires_access() && self.requests.withdrawn.contains(&key());
         !requires_another(rule, self.application)
             && !self.is_to_be_open(tunnel, rule)
             && !goes()

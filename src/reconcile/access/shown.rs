@@ -1,7 +1,7 @@
 //! The Access properties that `records` shows, and that `adjust` gives to endpoints without any Access property.
 
 use crate::ingress::Rule;
-use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
+use crate::ingress::access_check::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;

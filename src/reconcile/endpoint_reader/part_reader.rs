@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::EndpointReader;
-use crate::ingress::access::ACCESS_PROPERTIES;
+use crate::ingress::access_check::ACCESS_PROPERTIES;
 use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service, WantedRule};
 use crate::model::TunnelId;

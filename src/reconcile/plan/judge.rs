@@ -49,8 +49,8 @@ fn entitled(
     snapshot: &Snapshot,
 ) -> Option<NamespaceCode> {
     let allowed = wanted.iter().filter(|one| one.publication.is_ok());
-    let asking = allowed.filter_map(|one| one.resource.as_deref());
-    namespace::entitled(name, registry_names, asking, snapshot)
+    let objects = allowed.filter_map(|one| one.resource.as_deref());
+    namespace::entitled(name, registry_names, objects, snapshot)
 }
 
 /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
@@ -74,8 +74,8 @@ pub(super) fn access_requests(
             let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
                 Ok(WantedAccess::Open) => {
                     if may_have {
-                        let place = RuleKey::of(name, path_of(&wanted.set_identifier));
-                        access_requests.open.insert(place);
+                        let key = RuleKey::of(name, path_of(&wanted.set_identifier));
+                        access_requests.open.insert(key);
                     }
                     continue;
                 }

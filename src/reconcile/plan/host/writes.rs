@@ -94,8 +94,8 @@ pub(in crate::reconcile::plan) fn plan_host(
     request: HostRequest,
     context: PlanContext<'_>,
 ) -> HostOutcome {
-    let (snapshot, asking) = (context.snapshot, request.resource());
-    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), asking.clone(), reason)]);
+    let (snapshot, object) = (context.snapshot, request.resource());
+    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), object.clone(), reason)]);
     if !snapshot.operator().filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
@@ -111,7 +111,7 @@ pub(in crate::reconcile::plan) fn plan_host(
         return refused(Reason::Waiting(problem.into()));
     }
     let decision = decide(host, &mut wanted, &withdrawn);
-    let resource = asking.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
     let Decision { host, mut outcome, .. } = decision;
     match planned {

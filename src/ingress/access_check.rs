@@ -24,7 +24,8 @@ pub(super) const FIELD: &str = "access";
 pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 
 /// An `access` that requires tokens; one that requires none means the same as no `access`. We write a team and
-/// applications into it: without a team, cloudflared would refuse the document; without an application, every request.
+/// applications into it: without a team, cloudflared would refuse the document, and without an application, cloudflared
+/// would refuse every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessCheck {
     team_name: Box<str>,
