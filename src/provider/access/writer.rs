@@ -97,11 +97,13 @@ impl ApplicationWriter<'_> {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
                     return Ok(ApplicationWriteOutcome::Deleted(id.clone()));
                 };
-                log_inline_policies(&write.place, &members);
+                let inline = inline_policies(&members);
                 let body = place::body(&write.place, wanted, owner, Some(members));
-                client
-                    .replace_access_application(account, id, &body, self.deadline)
-                    .map(ApplicationWriteOutcome::Written)
+                let written = client.replace_access_application(account, id, &body, self.deadline);
+                if written.as_ref().err().is_none_or(Error::may_have_been_done) {
+                    log_deleted(&write.place, &inline);
+                }
+                written.map(ApplicationWriteOutcome::Written)
             }
             ApplicationOperation::Delete(id) => {
                 client.delete_access_application(account, id, self.deadline)?;
@@ -200,14 +202,18 @@ fn fitting(writes: &[ApplicationWrite], calls_left: u32) -> usize {
     fitting.count().max(1).min(writes.len())
 }
 
-/// Logs the policies that exist only in this application, because removing them from the application deletes them.
-fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
+/// The policies that exist only in this application. Removing them from the application deletes them.
+fn inline_policies(members: &Map<String, Value>) -> Vec<String> {
     let policies = members.get("policies").and_then(Value::as_array).into_iter().flatten();
     let inline = policies.filter(|policy| policy.get("reusable").and_then(Value::as_bool) != Some(true));
-    for policy in inline {
+    inline.map(Value::to_string).collect()
+}
+
+fn log_deleted(place: &Place, inline_policies: &[String]) {
+    for policy in inline_policies {
         log::warn!(
-            hostname = place.to_string(), policy = policy.to_string();
-            "replacing the Access application deletes this inline policy, because the endpoint does not name it"
+            hostname = place.to_string(), policy;
+            "this inline policy of the Access application is deleted, because the endpoint does not name it"
         );
     }
 }

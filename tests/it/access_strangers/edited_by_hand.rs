@@ -41,6 +41,13 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
         let stage = Stage::protected(&[]);
         let before = stage.applications()[0].clone();
         stage.cloudflare().edit(edit);
+        stage.cloudflare().fault(
+            Matcher::put_application(),
+            1,
+            Fault::error(403, 10000, "Authentication error"),
+        );
+        let _ = stage.program.external_dns().run_loop(&[wish("staff")]);
+        assert_eq!(stage.harness.log.lines_with(&["inline policy"]), [""; 0], "{label}: nothing is deleted");
         assert_eq!(stage.run(&[wish("staff")]), 1, "{label}: one loop mends it");
         let after = stage.applications();
         assert_eq!(after.len(), 1, "{label}");
@@ -49,8 +56,7 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
         assert!(stage.is_served_with_login(), "{label}");
         assert_eq!(stage.leaks(), [""; 0], "{label}");
         // What is attached from the account's list stays there; what was made in the application is gone for good.
-        let told =
-            stage.harness.log.lines_with(&["replacing the Access application deletes this inline policy"]);
+        let told = stage.harness.log.lines_with(&["this inline policy of the Access application is deleted"]);
         assert_eq!(told.len(), usize::from(label.contains("inline")), "{label}: {told:#?}");
         assert!(told.iter().all(|line| line.contains("mine") && line.contains(NAME)), "{told:#?}");
     }
