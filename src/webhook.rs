@@ -72,9 +72,9 @@ impl Failure {
         Self { status: 500, text: text.into() }
     }
 
-    /// A body that cannot be read, which is logged.
+    /// A body that cannot be read.
     pub fn malformed(reason: impl fmt::Display) -> Self {
-        Self { status: 400, text: format!("the body cannot be read: {reason}") }.warned()
+        Self { status: 400, text: format!("the body cannot be read: {reason}") }
     }
 
     /// Logs the failure, because ExternalDNS discards the text of an answer.

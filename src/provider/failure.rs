@@ -53,10 +53,8 @@ pub(super) fn ended_early(error: &Error) -> Failure {
         info!("{text}");
         return Failure::unavailable(text);
     }
-    Failure::unavailable(format!(
-        "no calls were left for all writes; the next request does the rest: {error}"
-    ))
-    .warned()
+    Failure::unavailable(format!("no calls were left for all writes; a later request does the rest: {error}"))
+        .warned()
 }
 
 /// A part of the request is left to the next request.

@@ -22,6 +22,9 @@ pub const NO_ROUTE: &str = "other";
 /// not read.
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
 
+const TOO_LARGE: &str = "the answer is larger than ExternalDNS reads: let several pairs of ExternalDNS and webhook share \
+    the hostnames (--domain-filter, DOMAIN_FILTER)";
+
 /// The JSON of a published hostname with its labels and one or two properties.
 const TYPICAL_ENDPOINT_BYTES: usize = 360;
 
@@ -155,7 +158,7 @@ struct Buffer(Vec<u8>);
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > limits::WEBHOOK_RESPONSE_MAX_BYTES {
-            return Err(io::Error::other("the answer is too large for ExternalDNS"));
+            return Err(io::Error::other(TOO_LARGE));
         }
         // The compiler would turn `extend` into a memcpy.
         for byte in bytes {

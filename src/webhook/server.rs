@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use log::Level;
 use tiny_http::{Header, Request, StatusCode};
 
 use super::body::Body;
@@ -317,15 +318,26 @@ impl Shared {
             .unwrap_or_else(|refusal| refusal);
         let Job { request, taken, is_read, permit: _permit, .. } = job;
         let duration = self.clock.now().saturating_duration_since(taken);
-        logging::debug(module_path!(), || {
+        let line = || {
             LogLine::default()
                 .quoted("method", &*cut(request.method().as_str(), QUOTED_MAX_CHARS))
                 .quoted("path", &*cut(request.url(), QUOTED_MAX_CHARS))
                 .word("status", &answer.status)
+        };
+        logging::debug(module_path!(), || {
+            line()
                 .word("bytes", &answer.body.len())
                 .word("milliseconds", &duration.as_millis())
                 .text("a request is answered")
         });
+        // ExternalDNS ends its process after these, and discards their texts.
+        if matches!(answer.status, 400 | 415) {
+            logging::log(
+                Level::Warn,
+                module_path!(),
+                &line().text(String::from_utf8_lossy(&answer.body).trim_end()),
+            );
+        }
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
         // Sending also drains the rest of the body.

@@ -107,7 +107,7 @@ fn a_body_that_ends_before_its_announced_length_is_malformed() {
     let answer = client.answer();
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("announced length"), "{}", answer.text());
-    assert_eq!(log.lines_with(&["WARN", "announced length"]).len(), 1);
+    assert_eq!(log.lines_with(&["WARN", "\"/records\"", "announced length"]).len(), 1);
     assert!(service.applied.lock().unwrap().is_empty());
 }
 
@@ -169,8 +169,8 @@ fn a_client_that_keeps_a_large_body_from_another_one_ends_the_process_with_a_rea
 /// Where two readers could see a request end in two places, nothing is done.
 #[test]
 fn an_ambiguous_length_is_refused() {
-    let service = Fake::empty();
-    let api = start(settings(), service.clone());
+    let (service, log) = (Fake::empty(), Log::default());
+    let api = start_by(log.marking(Arc::new(SystemClock)), settings(), service.clone());
     for framing in [
         "Content-Length: 2\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: identity",
@@ -190,6 +190,8 @@ fn an_ambiguous_length_is_refused() {
             "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\n{framing}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
         ));
         assert_eq!(client.answer().status, 400, "{framing}");
+        assert_eq!(log.lines_with(&["WARN", "POST", "\"/records\"", "400"]).len(), 1, "{framing}");
+        log.forget();
     }
     assert!(service.applied.lock().unwrap().is_empty());
 }

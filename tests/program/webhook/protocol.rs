@@ -98,9 +98,9 @@ fn a_failure_of_the_service_is_soft() {
     assert_eq!((answer.status, answer.text()), (503, "Cloudflare hangs\n"));
 }
 
-/// ExternalDNS ends its process after a 400, fails in every loop after a 500, and discards both texts.
+/// ExternalDNS ends its process after a 4xx, fails in every loop after a 500, and discards the texts.
 #[test]
-fn a_body_that_cannot_be_read_and_an_answer_that_is_too_large_are_in_the_log() {
+fn a_request_that_ends_external_dns_and_an_answer_that_is_too_large_are_in_the_log() {
     let log = Log::default();
     let large = "x".repeat(limits::ENDPOINT_MAX_BYTES);
     let records = move || Ok((0..1_600).map(|_| endpoint(large.clone())).collect());
@@ -113,8 +113,11 @@ fn a_body_that_cannot_be_read_and_an_answer_that_is_too_large_are_in_the_log() {
         assert_eq!(client.answer().status, 400, "{path}");
     }
     assert_eq!(log.lines_with(&["WARN", "the body cannot be read"]).len(), 2);
+    client.send("POST /records HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{");
+    assert_eq!(client.answer().status, 415);
+    assert_eq!(log.lines_with(&["WARN", "/records", "unsupported media type"]).len(), 1);
     assert_eq!(client.get("/records").status, 500);
-    assert_eq!(log.lines_with(&["WARN", "the answer is too large"]).len(), 1);
+    assert_eq!(log.lines_with(&["WARN", "the answer is larger than ExternalDNS reads"]).len(), 1);
 }
 
 #[test]
