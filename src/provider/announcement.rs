@@ -35,9 +35,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
          records are not stored"
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
-        warn!(
-            "the tunnel {name:?} does not exist, and the dry run uses the id {id} for it: the command tunnel creates it"
-        );
+        warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
     }
 }
 

@@ -128,8 +128,7 @@ impl<'a> Ledger<'a> {
     /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error) {
-        let reason =
-            Reason::Failed(format!("the request ended before all writes of the hostname were sent: {error}"));
+        let reason = Reason::Failed(format!("the request ended before all writes were done: {error}"));
         for host in &self.plan.hosts {
             if !pieces(host).all(|piece| self.is_written(&piece)) {
                 self.give_up(host, reason.clone());

@@ -35,12 +35,11 @@ struct Version {
 }
 
 impl Newest {
-    /// Checks the configuration in an answer to a write, or to a read that gave the document `read`, and notes it. An
-    /// answer that arrives after a newer answer counts as old too, and the caller reads once more.
+    /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that arrives after a newer answer counts as old too, and the caller reads once more.
     ///
     /// # Errors
     /// The evidence that the answer is old.
-    pub(crate) fn check_configuration(
+    pub(crate) fn note_configuration(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
@@ -138,7 +137,7 @@ mod tests {
         has_rules: bool,
     ) -> Result<(), String> {
         let now = start + Duration::from_secs(seconds);
-        seen.check_configuration(&tunnel(), &answer(version), Some(&document(has_rules)), now)
+        seen.note_configuration(&tunnel(), &answer(version), Some(&document(has_rules)), now)
     }
 
     #[test]
@@ -173,7 +172,7 @@ mod tests {
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.check_configuration(&tunnel(), &answer(4), None, start), Ok(()));
+        assert_eq!(seen.note_configuration(&tunnel(), &answer(4), None, start), Ok(()));
         assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
         assert!(read(&mut seen, start, 3, 3, true).is_err());
     }
@@ -184,7 +183,7 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            let noted = seen.check_configuration(&tunnel(), &answer, Some(&document(true)), start);
+            let noted = seen.note_configuration(&tunnel(), &answer, Some(&document(true)), start);
             assert_eq!(noted.is_err(), is_old);
         }
     }
@@ -229,7 +228,7 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.check_configuration(&tunnel(), &answer(number as i64), None, now), Ok(()));
+            assert_eq!(seen.note_configuration(&tunnel(), &answer(number as i64), None, now), Ok(()));
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }

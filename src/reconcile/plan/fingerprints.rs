@@ -12,7 +12,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write: fingerprints of the rule or hostname that it changes, and of its content with the state in the snapshot.
+/// One write: fingerprints of the rule or hostname that it changes, and of its content with the state in the snapshot; of
+/// an application, its place and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: u64,
