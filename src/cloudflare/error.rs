@@ -86,11 +86,8 @@ impl fmt::Display for Error {
                 )
             }
             Self::NotFound(response) => write!(formatter, "not found: {response}"),
-            Self::RateLimited { retry_after } => {
-                // Rounded up, because a second too early would be limited again.
-                let seconds = retry_after.as_millis().div_ceil(1000);
-                write!(formatter, "rate limit used up, nothing is sent for {seconds} s")
-            }
+            // The seconds that are left would make each text a new one for the log.
+            Self::RateLimited { retry_after: _ } => formatter.write_str("the rate limit is used up"),
             Self::Unreachable(error) => write!(formatter, "Cloudflare not reached: {error}"),
             Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
             Self::Failed(response) => write!(formatter, "Cloudflare failed: {response}"),
@@ -214,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_calls_is_rounded_up() {
-        let error = Error::RateLimited { retry_after: Duration::from_millis(1001) };
-        assert_eq!(error.to_string(), "rate limit used up, nothing is sent for 2 s");
+    fn a_rate_limit_is_one_problem_however_many_seconds_are_left() {
+        let text = |seconds| Error::RateLimited { retry_after: Duration::from_secs(seconds) }.to_string();
+        assert_eq!(text(287), text(277));
     }
 
     #[test]

@@ -43,12 +43,7 @@ pub(crate) struct Unresolved {
 
 impl From<Error> for Unresolved {
     fn from(error: Error) -> Self {
-        let why = match &error {
-            // The seconds that are left would make each text a new one for the log.
-            Error::RateLimited { .. } => "the rate limit is used up".to_owned(),
-            error => error.to_string(),
-        };
-        Self { why, remedy: remedy(&error), is_permanent: !error.is_retryable() }
+        Self { why: error.to_string(), remedy: remedy(&error), is_permanent: !error.is_retryable() }
     }
 }
 
@@ -199,18 +194,10 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
-
-    #[test]
-    fn a_rate_limit_is_one_problem_however_many_seconds_are_left() {
-        let limited = |seconds| Error::RateLimited { retry_after: Duration::from_secs(seconds) };
-        let [first, later] = [287, 277].map(|seconds| Unresolved::from(limited(seconds)));
-        assert_eq!((first.why, first.is_permanent), (later.why, false));
-    }
 
     fn tunnels(count: usize) -> Vec<Tunnel> {
         let tunnel = |number: usize| Tunnel {
