@@ -103,7 +103,8 @@ fn compiled(text: &str) -> Result<Regex, regex_lite::Error> {
     RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).nest_limit(DEPTH_MAX).build()
 }
 
-fn expression_of_prefix(prefix: &str) -> Result<String, String> {
+/// The text of the expression that [`PathPattern::from_prefix`] makes, with the same errors.
+pub(crate) fn expression_of_prefix(prefix: &str) -> Result<String, String> {
     if !prefix.starts_with('/') {
         return Err("a path prefix begins with `/`".to_owned());
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::collections::inserted;
 use crate::ingress::PathPattern;
+use crate::ingress::path::expression_of_prefix;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
 use crate::reconcile::access::destination::matches_host;
@@ -69,8 +70,8 @@ impl Place {
         }
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix: Option<Box<str>> = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        let path = prefix.as_deref().map(|prefix| match PathPattern::from_prefix(prefix) {
-            Ok(path) => path.as_str().into(),
+        let path = prefix.as_deref().map(|prefix| match expression_of_prefix(prefix) {
+            Ok(expression) => expression.into(),
             Err(_) => prefix.into(),
         });
         Some(Self { hostname: hostname.into(), prefix, path })
