@@ -56,7 +56,7 @@ fn an_application_is_posted_again_at_once_where_it_is_known_to_be_gone_and_after
     assert!(stage.logged(&[
         "refused=waiting",
         NEXT,
-        "wrote the Access application, and Cloudflare may not list it yet"
+        "sent the Access application, and it is not known yet whether Cloudflare has it"
     ]));
     assert_eq!(stage.run_loop(&desired("none")), Err(503), "the rule asks for no login first");
     assert_eq!(writes(&stage, &desired("none")), [format!("DELETE {NAME}")]);
@@ -262,7 +262,7 @@ fn of_applications_that_the_list_lacks_fifty_are_read_by_id_and_only_the_places_
         assert!(reads(&stage)[1] <= read, "{read}");
         assert_eq!(rules(), 49);
     }
-    assert!(stage.logged(&["refused=waiting", "may not list it yet"]));
+    assert!(stage.logged(&["refused=waiting", "it is not known yet whether Cloudflare has it"]));
     stage.cloudflare().clear_faults();
     assert_eq!(stage.run_loop(&desired), Err(503));
     assert_eq!(rules(), 50);

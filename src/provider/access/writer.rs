@@ -100,7 +100,10 @@ impl ApplicationWriter<'_> {
                 let inline = inline_policies(&members);
                 let body = place::body(&write.place, wanted, owner, Some(members));
                 let written = client.replace_access_application(account, id, &body, self.deadline);
-                if written.as_ref().err().is_none_or(Error::may_have_been_done) {
+                // After a proxy's answer, the write usually was not done.
+                let may_be_done =
+                    |error: &Error| error.may_have_been_done() && !matches!(error, Error::Intercepted(_));
+                if written.as_ref().err().is_none_or(may_be_done) {
                     log_deleted(&write.place, &inline);
                 }
                 written.map(ApplicationWriteOutcome::Written)
@@ -165,13 +168,14 @@ impl Provider {
         }
         let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
-        for (write, result) in deletions.into_iter().zip(results) {
-            let Err(reason) = result else { continue };
-            lock(&self.unneeded_places).note_failed(write.place);
-            logging::debug(module_path!(), || {
-                LogLine::default().text(format!("an unneeded Access application stays for now: {reason}"))
-            });
-        }
+        let failed = deletions.into_iter().zip(results).filter_map(|(write, result)| {
+            let text = format!("an unneeded Access application stays for now: {}", result.err()?);
+            let line = LogLine::default().quoted("hostname", write.place.hostname()).text(text);
+            Some((write.place, line))
+        });
+        let now = self.clock().unix_seconds();
+        let lines = lock(&self.unneeded_places).note_failed(failed.collect(), now);
+        logging::log_all(&lines, module_path!());
     }
 
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an

@@ -177,7 +177,7 @@ fn protected(
         .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
     if access.pending.iter().any(|pending| **pending == *place.to_string()) {
         return Err(Reason::Waiting(
-            "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
+            "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
         ));
     }
     let own = protection.application(publication.path()).map(|own| own.application);

@@ -41,13 +41,15 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
         let stage = Stage::protected(&[]);
         let before = stage.applications()[0].clone();
         stage.cloudflare().edit(edit);
-        stage.cloudflare().fault(
-            Matcher::put_application(),
-            1,
-            Fault::error(403, 10000, "Authentication error"),
-        );
-        let _ = stage.program.external_dns().run_loop(&[wish("staff")]);
-        assert_eq!(stage.harness.log.lines_with(&["inline policy"]), [""; 0], "{label}: nothing is deleted");
+        for refused in [Fault::error(403, 10000, "Authentication error"), Fault::status(403)] {
+            stage.cloudflare().fault(Matcher::put_application(), 1, refused);
+            let _ = stage.program.external_dns().run_loop(&[wish("staff")]);
+            assert_eq!(
+                stage.harness.log.lines_with(&["inline policy"]),
+                [""; 0],
+                "{label}: nothing is deleted"
+            );
+        }
         assert_eq!(stage.run(&[wish("staff")]), 1, "{label}: one loop mends it");
         let after = stage.applications();
         assert_eq!(after.len(), 1, "{label}");
@@ -178,4 +180,22 @@ fn a_rule_whose_deletion_cloudflare_refuses_once_is_deleted_by_the_next_loop_fro
     }
     let comments: Vec<String> = harness.cnames().into_iter().map(|(.., comment)| comment).collect();
     assert!(comments.iter().any(|comment| comment.ends_with("rules=~")), "{comments:?}");
+}
+
+/// A token may lose the permission to edit, and then deletes nothing any more.
+#[test]
+fn an_unneeded_application_that_cannot_be_deleted_is_in_the_log_once() {
+    let stage = Stage::protected(&[]);
+    stage
+        .cloudflare()
+        .fault_every(Matcher::delete_application(), Fault::error(403, 10000, "Authentication error"));
+    stage.run(&[]);
+    stage.cloudflare().advance_clock(AGE_MIN);
+    for _ in 0..6 {
+        let _ = stage.run_loop(&[]);
+        stage.cloudflare().advance_clock(INTERVAL);
+    }
+    assert_eq!(stage.policies().len(), 1, "it stays");
+    let told = stage.harness.log.lines_with(&["WARN", "an unneeded Access application stays", NAME]);
+    assert_eq!(told.len(), 1, "{told:#?}");
 }

@@ -278,7 +278,11 @@ fn an_application_with_a_destination_beyond_its_place_neither_goes_nor_is_opened
 fn an_application_is_not_made_where_one_was_asked_for_a_moment_ago_or_policies_were_not_read() {
     type Edit = fn(&mut AccessSnapshot);
     let edits: [(Edit, &str, &[&str]); 2] = [
-        (|access| access.pending.push(NAME.into()), "may not list it yet", &["b.example.com"]),
+        (
+            |access| access.pending.push(NAME.into()),
+            "it is not known yet whether Cloudflare has it",
+            &["b.example.com"],
+        ),
         (|access| access.policies = Err("HTTP 503".into()), "HTTP 503", &[]),
     ];
     for (edit, told, made) in edits {
