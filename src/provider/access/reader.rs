@@ -12,7 +12,7 @@ use crate::model::{AccountId, Zone};
 use crate::provider::memory::{ApplicationWriteOutcome, WrittenApplication};
 use crate::provider::parallel::in_parallel;
 use crate::provider::snapshot_reader::SnapshotReader;
-use crate::reconcile::access::place::Place;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSnapshot};
 
 pub(crate) const ZONE_APPLICATIONS_READ: &str =
@@ -121,7 +121,8 @@ impl SnapshotReader {
 
     /// The place of an application of ours.
     fn place_of(&self, application: &Application) -> Option<Place> {
-        Place::of_application(application, &self.settings.operator.owner)
+        let owner = &self.settings.operator.owner;
+        Place::of_application(application, owner, &place::tag(owner))
     }
 }
 

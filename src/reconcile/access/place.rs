@@ -62,10 +62,10 @@ impl Place {
         if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
     }
 
-    /// The place for which an application of ours was made, whatever its destinations are now.
-    pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
+    /// The place for which an application of ours was made, whatever its destinations are now. `tag` is that of `owner`.
+    pub fn of_application(application: &Application, owner: &str, tag: &str) -> Option<Self> {
         let name = application.name.strip_suffix(&name_suffix(owner))?;
-        if !application.tags.contains(&tag(owner).into()) {
+        if !application.tags.iter().any(|one| **one == *tag) {
             return None;
         }
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
@@ -240,11 +240,17 @@ mod tests {
             "a.example.com/api (ExternalDNS default)"
         );
         let one = application("a.example.com", "^/api(/|$)");
-        assert_eq!(Place::of_application(&one, "default"), Some(place("a.example.com", "^/api(/|$)")));
-        assert_eq!(Place::of_application(&one, "other"), None);
+        assert_eq!(
+            Place::of_application(&one, "default", &tag("default")),
+            Some(place("a.example.com", "^/api(/|$)"))
+        );
+        assert_eq!(Place::of_application(&one, "other", &tag("other")), None);
         let renamed = Application { name: "mine".into(), ..one.clone() };
         let untagged = Application { tags: Vec::new(), ..one };
-        assert_eq!([renamed, untagged].map(|one| Place::of_application(&one, "default")), [None, None]);
+        assert_eq!(
+            [renamed, untagged].map(|one| Place::of_application(&one, "default", &tag("default"))),
+            [None, None]
+        );
     }
 
     #[test]
