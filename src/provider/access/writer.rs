@@ -17,7 +17,7 @@ use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -104,7 +104,12 @@ impl ApplicationWriter<'_> {
                 let may_be_done =
                     |error: &Error| error.may_have_been_done() && !matches!(error, Error::Intercepted(_));
                 if written.as_ref().err().is_none_or(may_be_done) {
-                    log_deleted(&write.place, &inline);
+                    for policy in &inline {
+                        log::warn!(
+                            hostname = write.place.to_string(), policy;
+                            "this inline policy of the Access application is deleted, because the endpoint does not name it"
+                        );
+                    }
                 }
                 written.map(ApplicationWriteOutcome::Written)
             }
@@ -211,15 +216,6 @@ fn inline_policies(members: &Map<String, Value>) -> Vec<String> {
     let policies = members.get("policies").and_then(Value::as_array).into_iter().flatten();
     let inline = policies.filter(|policy| policy.get("reusable").and_then(Value::as_bool) != Some(true));
     inline.map(Value::to_string).collect()
-}
-
-fn log_deleted(place: &Place, inline_policies: &[String]) {
-    for policy in inline_policies {
-        log::warn!(
-            hostname = place.to_string(), policy;
-            "this inline policy of the Access application is deleted, because the endpoint does not name it"
-        );
-    }
 }
 
 /// The reason for a failed call. `Reason::Waiting` makes ExternalDNS ask again.
