@@ -52,6 +52,11 @@ impl Error {
         }
     }
 
+    /// The same, except after a proxy's answer: then the write usually was not done.
+    pub fn was_probably_done(&self) -> bool {
+        self.may_have_been_done() && !matches!(self, Self::Intercepted(_))
+    }
+
     /// True if trying the same call again is worthwhile.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -100,10 +100,7 @@ impl ApplicationWriter<'_> {
                 let inline = inline_policies(&members);
                 let body = place::body(&write.place, wanted, owner, Some(members));
                 let written = client.replace_access_application(account, id, &body, self.deadline);
-                // After a proxy's answer, the write usually was not done.
-                let may_be_done =
-                    |error: &Error| error.may_have_been_done() && !matches!(error, Error::Intercepted(_));
-                if written.as_ref().err().is_none_or(may_be_done) {
+                if written.as_ref().err().is_none_or(Error::was_probably_done) {
                     for policy in &inline {
                         log::warn!(
                             hostname = write.place.to_string(), policy;

@@ -58,13 +58,12 @@ impl<'a> Execution<'a> {
                 Ok(())
             }
             Err(error) => {
-                // The next read shows whether the batch was done, but not the former records, so these are logged now.
-                // After a proxy's answer, the batch usually was not done, and is sent again at once.
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(pieces);
-                    if !matches!(error, Error::Intercepted(_)) {
-                        self.report_adoptions(pieces);
-                    }
+                }
+                // The next read shows whether the batch was done, but not the former records, so these are logged now.
+                if error.was_probably_done() {
+                    self.report_adoptions(pieces);
                 }
                 Err(error)
             }

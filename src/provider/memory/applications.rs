@@ -163,8 +163,18 @@ mod tests {
             })
             .collect();
         assert_eq!(tried, [2, 3, 5, 9, 17, 33, 65, 129, 193]);
+        places.forget();
+        places.note([&place].into_iter());
+        assert!(!places.has_confirmed(), "no check counts any more");
+        (0..63).for_each(|_| places.note([&place].into_iter()));
+        assert!(places.has_confirmed(), "as many are needed as before");
         places.note([].into_iter());
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(), "a place that was needed begins anew");
+        places.note([&place].into_iter());
+        assert_eq!(places.take_confirmed().len(), 1);
+        assert!(!places.has_confirmed(), "it is deleted now");
+        places.note([&place].into_iter());
+        assert!(places.has_confirmed(), "it was not deleted");
     }
 }
