@@ -1,6 +1,7 @@
 //! At every single call of a loop in turn something goes wrong: in every way at night, in some by day. Nothing foreign
 //! changes, no rule is ever there that no stamp names, no address breaks its promise, and the next loops come to the same
-//! end as if nothing had happened. The same where a read that fails in no way shows what was there before, and the program can tell.
+//! end as if nothing had happened. The same where a read that fails in no way shows what was there before, and the
+//! program can tell.
 
 mod trouble;
 
