@@ -59,7 +59,7 @@ impl Provider {
         if outcome.is_err() {
             // A rule that this request could not write may need the applications, so no check counts any more. The
             // watch waits for the lock before it deletes an application.
-            lock(&self.unneeded_places).forget();
+            lock(&self.unneeded_places).forget_checks();
         }
         outcome
     }

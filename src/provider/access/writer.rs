@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use log::Level;
 use serde_json::{Map, Value};
 
 use crate::clock::Deadline;
@@ -10,7 +11,6 @@ use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::LogLine;
 use crate::provider::Provider;
 use crate::provider::memory::ApplicationWriteOutcome;
 use crate::provider::parallel::in_parallel;
@@ -141,12 +141,12 @@ impl Provider {
     /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
     /// most; the reading takes longer in a large account, and no request waits for it.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
-        if !lock(&self.unneeded_places).has_confirmed() {
+        if !lock(&self.unneeded_places).has_confirmed(self.clock().now()) {
             return;
         }
         let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
         let _lock = lock(&self.memory);
-        let confirmed = lock(&self.unneeded_places).take_confirmed();
+        let confirmed = lock(&self.unneeded_places).take_confirmed(self.clock().now());
         // A request may have written since.
         let recent = lock(&self.last_snapshot).recent(self.clock().now());
         let Some(snapshot) = recent.filter(|_| read.is_ok()) else { return };
@@ -170,14 +170,14 @@ impl Provider {
         }
         let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
-        let failed = deletions.into_iter().zip(results).filter_map(|(write, result)| {
-            let text = format!("an unneeded Access application stays for now: {}", result.err()?);
-            let line = LogLine::default().quoted("hostname", write.place.hostname()).text(text);
-            Some((write.place, line))
-        });
-        let now = self.clock().unix_seconds();
-        let lines = lock(&self.unneeded_places).note_failed(failed.collect(), now);
-        logging::log_all(&lines, module_path!());
+        for (write, result) in deletions.into_iter().zip(results) {
+            let Err(reason) = result else { continue };
+            let text = format!("an unneeded Access application stays for now: {reason}");
+            let line = describe_application(&write).text(text);
+            if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {
+                logging::log(Level::Warn, module_path!(), &line);
+            }
+        }
     }
 
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an

@@ -2,24 +2,20 @@
 //! places of our applications that nothing needs, which are deleted a loop later.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use log::Level;
-
+use super::write_history::{Pause, WRITE_PAUSES};
 use crate::collections::inserted;
 use crate::locks::lock;
-use crate::model::LogLine;
 use crate::model::access::Application;
-use crate::provider::memory::Logged;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::reason::Reason;
 
 /// After a write, Cloudflare's list of applications may not show the write for this time.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
-
-/// The deletion of an unneeded application that fails again and again is tried once in 2 to the power of this many loops.
-const BACKOFF_MAX: u32 = 6;
 
 /// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
@@ -77,68 +73,56 @@ impl AccessMemory {
 
 /// The places of our applications that the last check found unneeded.
 #[derive(Debug, Default)]
-pub(crate) struct UnneededPlaces {
-    checks: BTreeMap<Place, Checks>,
-    /// The failures of the last deletions.
-    failures: Logged<LogLine>,
+pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
+
+#[derive(Debug, Default)]
+struct UnneededPlace {
+    /// The consecutive checks that found the place unneeded; one after its application was to be deleted.
+    checks: u32,
+    /// The application could not be deleted.
+    pause: Option<Pause>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Checks {
-    /// The consecutive checks that found the place unneeded, since the last attempt to delete its application.
-    agreed: u32,
-    failed_deletions: u32,
-}
-
-impl Checks {
-    /// The number of checks that have to agree before a deletion: two at first, one after a failed deletion, and twice as
-    /// many after each further failure.
-    fn needed(self) -> u32 {
-        self.failed_deletions.checked_sub(1).map_or(2, |further| 1 << further.min(BACKOFF_MAX))
-    }
-
-    fn is_confirmed(self) -> bool {
-        self.agreed >= self.needed()
+impl UnneededPlace {
+    fn is_confirmed(&self, now: Instant) -> bool {
+        self.checks >= 2 && self.pause.as_ref().is_none_or(|pause| pause.reason(now).is_none())
     }
 }
 
 impl UnneededPlaces {
     /// Notes what a new check found.
     pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
-        self.checks = inserted(found.map(|place| {
-            let before = self.checks.get(place).copied().unwrap_or_default();
-            (place.clone(), Checks { agreed: before.agreed + 1, ..before })
+        let mut before = mem::take(&mut self.0);
+        self.0 = inserted(found.map(|place| {
+            let UnneededPlace { checks, pause } = before.remove(place).unwrap_or_default();
+            (place.clone(), UnneededPlace { checks: checks + 1, pause })
         }));
     }
 
-    pub(crate) fn has_confirmed(&self) -> bool {
-        self.checks.values().any(|checks| checks.is_confirmed())
+    pub(crate) fn has_confirmed(&self, now: Instant) -> bool {
+        self.0.values().any(|place| place.is_confirmed(now))
     }
 
-    /// The places that enough consecutive checks found unneeded. They need one more check before they are returned again.
-    pub(crate) fn take_confirmed(&mut self) -> BTreeSet<Place> {
-        let mut confirmed = BTreeSet::new();
-        for (place, checks) in self.checks.iter_mut().filter(|(_, checks)| checks.is_confirmed()) {
-            checks.agreed = checks.needed() - 1;
-            confirmed.insert(place.clone());
-        }
-        confirmed
+    /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
+    pub(crate) fn take_confirmed(&mut self, now: Instant) -> BTreeSet<Place> {
+        let confirmed = self.0.iter_mut().filter(|(_, place)| place.is_confirmed(now));
+        inserted(confirmed.map(|(place, unneeded)| {
+            unneeded.checks = 1;
+            place.clone()
+        }))
     }
 
-    /// Notes the deletions that failed, each with its place, and returns the new lines of the log.
-    pub(crate) fn note_failed(&mut self, failed: Vec<(Place, LogLine)>, now: i64) -> Vec<(Level, LogLine)> {
-        let (places, lines): (Vec<Place>, Vec<LogLine>) = failed.into_iter().unzip();
-        for place in places {
-            let checks = self.checks.entry(place).or_default();
-            *checks = Checks { agreed: 0, failed_deletions: checks.failed_deletions + 1 };
-        }
-        self.failures.new_lines(lines.into_iter(), now)
+    /// Pauses the deletion of a place's application, which failed. True if the reason is a new one.
+    pub(crate) fn pause(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
+        let UnneededPlace { checks: _, pause } = self.0.entry(place).or_default();
+        let is_new = pause.as_ref().is_none_or(|pause| !pause.is_for(&reason));
+        *pause = Some(Pause::after(pause.as_ref(), reason, WRITE_PAUSES, now));
+        is_new
     }
 
-    /// Forgets every check. A place after several failed deletions stays, and needs as many checks as before.
-    pub(crate) fn forget(&mut self) {
-        self.checks.retain(|_, checks| checks.failed_deletions > 1);
-        self.checks.values_mut().for_each(|checks| checks.agreed = 0);
+    /// Forgets every check; pauses stay.
+    pub(crate) fn forget_checks(&mut self) {
+        self.0.values_mut().for_each(|place| place.checks = 0);
     }
 }
 
@@ -147,38 +131,67 @@ mod tests {
     use super::*;
     use crate::model::Hostname;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn place() -> Place {
+        Place::of(&Hostname::parse("a.example.com").unwrap(), None).unwrap()
+    }
+
+    fn no() -> Reason {
+        Reason::Cloudflare("no".to_owned())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     /// A token that may only read Access deletes nothing, and each attempt needs a new reading of everything.
     #[test]
-    fn a_deletion_that_fails_is_tried_in_the_next_loop_and_then_after_twice_as_many_each_time() {
-        let application = |hostname: &str| Place::of(&Hostname::parse(hostname).unwrap(), None).unwrap();
-        let (place, mut places) = (application("a.example.com"), UnneededPlaces::default());
-        let tried: Vec<usize> = (1..=200)
-            .filter(|_| {
-                places.note([&place].into_iter());
-                let is_tried = places.has_confirmed();
-                for place in places.take_confirmed() {
-                    places.note_failed(vec![(place, LogLine::default())], 0);
-                }
-                is_tried
-            })
-            .collect();
-        assert_eq!(tried, [2, 3, 5, 9, 17, 33, 65, 129, 193]);
-        places.forget();
-        (0..63).for_each(|_| places.note([&place].into_iter()));
-        assert!(!places.has_confirmed(), "no earlier check counts, and as many are needed as before");
+    fn the_deletion_of_an_unneeded_application_that_fails_waits_ever_longer() {
+        let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
+        let is_tried = |minute: &u32| {
+            let now = start + MINUTE * *minute;
+            places.note([&place].into_iter());
+            let is_tried = places.has_confirmed(now);
+            for place in places.take_confirmed(now) {
+                assert_eq!(places.pause(place, no(), now), *minute == 2, "the reason is new once");
+            }
+            is_tried
+        };
+        assert_eq!((1..=240).filter(is_tried).collect::<Vec<_>>(), [2, 12, 32, 72, 132, 192]);
+    }
+
+    #[test]
+    fn two_checks_in_a_row_confirm_a_place_and_a_check_that_does_not_find_it_forgets_it() {
+        let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
         places.note([&place].into_iter());
-        assert!(places.has_confirmed());
+        assert!(!places.has_confirmed(now));
+        places.note([&place].into_iter());
+        assert_eq!(places.take_confirmed(now), [place.clone()].into());
+        assert!(!places.has_confirmed(now), "it is deleted now");
+        places.note([&place].into_iter());
+        assert!(places.has_confirmed(now), "it was not deleted");
+        places.pause(place.clone(), no(), now);
         places.note([].into_iter());
         places.note([&place].into_iter());
-        assert!(!places.has_confirmed(), "a place that was needed begins anew");
+        assert!(!places.has_confirmed(now), "a place that was needed begins anew");
         places.note([&place].into_iter());
-        assert_eq!(places.take_confirmed().len(), 1);
-        assert!(!places.has_confirmed(), "it is deleted now");
+        assert!(places.has_confirmed(now));
+    }
+
+    /// A rule that a request did not write may need the application.
+    #[test]
+    fn forgotten_checks_leave_the_pauses() {
+        let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
+        (0..2).for_each(|_| places.note([&place].into_iter()));
+        places.pause(place.clone(), no(), now);
+        places.forget_checks();
+        let later = now + WRITE_PAUSES.0;
         places.note([&place].into_iter());
-        assert!(places.has_confirmed(), "it was not deleted");
-        places.note_failed(vec![(place.clone(), LogLine::default())], 0);
-        places.forget();
+        assert!(!places.has_confirmed(later));
         places.note([&place].into_iter());
-        assert!(!places.has_confirmed(), "a rule that was not written may need it");
+        assert!(places.has_confirmed(later) && !places.has_confirmed(now));
+        assert!(!places.pause(place, no(), later), "the reason is still known");
     }
 }

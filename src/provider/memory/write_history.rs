@@ -15,8 +15,9 @@ use crate::reconcile::snapshot::Snapshot;
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
-/// The shortest and the longest pause of a write that was refused or reverted.
-const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
+/// The shortest and the longest pause of a write that was refused or reverted, and of a deletion that failed.
+pub(super) const WRITE_PAUSES: (Duration, Duration) =
+    (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
@@ -138,6 +139,10 @@ impl Pause {
     ) -> Self {
         let length = earlier.map_or(shortest, |earlier| (earlier.length * 2).clamp(shortest, longest));
         Self { reason, length, retry_at: now + length }
+    }
+
+    pub(super) fn is_for(&self, reason: &Reason) -> bool {
+        self.reason == *reason
     }
 
     /// The reason of the pause; `None` once the pause is over.
