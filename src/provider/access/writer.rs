@@ -174,7 +174,7 @@ impl Provider {
             let Err(reason) = result else { continue };
             let text = format!("an unneeded Access application stays for now: {reason}");
             let line = describe_application(&write).text(text);
-            if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {
+            if lock(&self.unneeded_places).note_failed(write.place, reason, self.clock().now()) {
                 logging::log(Level::Warn, module_path!(), &line);
             }
         }

@@ -2,13 +2,13 @@
 //! places of our applications that nothing needs, which are deleted a loop later.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::write_history::{Pause, WRITE_PAUSES};
+use super::write_history::Pause;
 use crate::collections::inserted;
+use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
 use crate::reconcile::access::place::Place;
@@ -16,6 +16,9 @@ use crate::reconcile::reason::Reason;
 
 /// After a write, Cloudflare's list of applications may not show the write for this time.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+
+/// The shortest and the longest pause of the deletion of an unneeded application. Each attempt reads everything anew.
+const DELETION_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MAX);
 
 /// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
@@ -77,9 +80,9 @@ pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
 
 #[derive(Debug, Default)]
 struct UnneededPlace {
-    /// The consecutive checks that found the place unneeded; one after its application was to be deleted.
+    /// The consecutive checks that found the place unneeded; one after an attempt to delete its application.
     checks: u32,
-    /// The application could not be deleted.
+    /// Cloudflare refused to delete the application.
     pause: Option<Pause>,
 }
 
@@ -90,13 +93,13 @@ impl UnneededPlace {
 }
 
 impl UnneededPlaces {
-    /// Notes what a new check found.
+    /// Notes what a new check found. Two applications may have the same place.
     pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
-        let mut before = mem::take(&mut self.0);
-        self.0 = inserted(found.map(|place| {
-            let UnneededPlace { checks, pause } = before.remove(place).unwrap_or_default();
-            (place.clone(), UnneededPlace { checks: checks + 1, pause })
-        }));
+        let found: BTreeSet<&Place> = inserted(found);
+        self.0.retain(|place, _| found.contains(place));
+        for place in found {
+            self.0.entry(place.clone()).or_default().checks += 1;
+        }
     }
 
     pub(crate) fn has_confirmed(&self, now: Instant) -> bool {
@@ -112,11 +115,17 @@ impl UnneededPlaces {
         }))
     }
 
-    /// Pauses the deletion of a place's application, which failed. True if the reason is a new one.
-    pub(crate) fn pause(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
-        let UnneededPlace { checks: _, pause } = self.0.entry(place).or_default();
+    /// Notes that a place's application could not be deleted, and pauses the deletion if Cloudflare refused it. True if it
+    /// was refused for a new reason.
+    pub(crate) fn note_failed(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
+        let UnneededPlace { checks, pause } = self.0.entry(place).or_default();
+        *checks = 1;
+        // Such a reason may be over in the next loop.
+        if reason.fails_request() {
+            return false;
+        }
         let is_new = pause.as_ref().is_none_or(|pause| !pause.is_for(&reason));
-        *pause = Some(Pause::after(pause.as_ref(), reason, WRITE_PAUSES, now));
+        *pause = Some(Pause::after(pause.as_ref(), reason, DELETION_PAUSES, now));
         is_new
     }
 
@@ -148,18 +157,18 @@ mod tests {
 
     /// A token that may only read Access deletes nothing, and each attempt needs a new reading of everything.
     #[test]
-    fn the_deletion_of_an_unneeded_application_that_fails_waits_ever_longer() {
+    fn the_deletion_of_an_unneeded_application_that_is_refused_waits_ever_longer() {
         let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
         let is_tried = |minute: &u32| {
             let now = start + MINUTE * *minute;
             places.note([&place].into_iter());
             let is_tried = places.has_confirmed(now);
             for place in places.take_confirmed(now) {
-                assert_eq!(places.pause(place, no(), now), *minute == 2, "the reason is new once");
+                assert_eq!(places.note_failed(place, no(), now), *minute == 2, "the reason is new once");
             }
             is_tried
         };
-        assert_eq!((1..=240).filter(is_tried).collect::<Vec<_>>(), [2, 12, 32, 72, 132, 192]);
+        assert_eq!((1..=240).filter(is_tried).collect::<Vec<_>>(), [2, 3, 5, 9, 17, 33, 65, 125, 185]);
     }
 
     #[test]
@@ -172,7 +181,10 @@ mod tests {
         assert!(!places.has_confirmed(now), "it is deleted now");
         places.note([&place].into_iter());
         assert!(places.has_confirmed(now), "it was not deleted");
-        places.pause(place.clone(), no(), now);
+        assert!(!places.note_failed(place.clone(), Reason::Waiting("no time".to_owned()), now));
+        places.note([&place].into_iter());
+        assert!(places.has_confirmed(now), "it may be deleted in the next loop");
+        places.note_failed(place.clone(), no(), now);
         places.note([].into_iter());
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(now), "a place that was needed begins anew");
@@ -185,13 +197,13 @@ mod tests {
     fn forgotten_checks_leave_the_pauses() {
         let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
         (0..2).for_each(|_| places.note([&place].into_iter()));
-        places.pause(place.clone(), no(), now);
+        places.note_failed(place.clone(), no(), now);
         places.forget_checks();
-        let later = now + WRITE_PAUSES.0;
+        let later = now + DELETION_PAUSES.0;
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(later));
         places.note([&place].into_iter());
         assert!(places.has_confirmed(later) && !places.has_confirmed(now));
-        assert!(!places.pause(place, no(), later), "the reason is still known");
+        assert!(!places.note_failed(place, no(), later), "the reason is still known");
     }
 }

@@ -15,7 +15,7 @@ use crate::reconcile::snapshot::Snapshot;
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
-/// The shortest and the longest pause of a write that was refused or reverted, and of a deletion that failed.
+/// The shortest and the longest pause of a write that was refused or reverted.
 pub(super) const WRITE_PAUSES: (Duration, Duration) =
     (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
