@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
-use crate::reconcile::access::relying::AccessRequests;
+use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 

@@ -81,8 +81,8 @@ pub enum Reason {
     },
     /// The endpoint does not ask to be open, but its visitors would no longer need the login that they need now.
     WouldOpen,
-    /// The record would lead visitors that need a login now to an open rule in the wanted tunnel.
-    LeadsToOpenRule {
+    /// The record would take visitors that need a login now to an open rule in the wanted tunnel.
+    OpenRuleInTunnel {
         /// The name of the visitors.
         visitors: Box<str>,
         /// The rule's hostname and path, quoted.
@@ -189,7 +189,7 @@ impl Reason {
         Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false;
         Self::AccessPolicy(_) => "access_policy", MISTAKE, false;
         Self::ApplicationHeld { .. } => "application_held", "held by others", false;
-        Self::WouldOpen | Self::LeadsToOpenRule { .. } => "would_open", "guard", false;
+        Self::WouldOpen | Self::OpenRuleInTunnel { .. } => "would_open", "guard", false;
         Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false;
         Self::NamespaceHeld { .. } => "namespace_held", "guard", false;
         Self::DigestTaken { .. } => "digest_taken", MISTAKE, false;
@@ -289,7 +289,7 @@ impl fmt::Display for Reason {
                 "the endpoint names no Access policy, so publishing it would remove the login that visitors need now: set \
                  webhook/access-policy to the policies, or to none to open the hostname",
             ),
-            Self::LeadsToOpenRule { visitors, rule } => write!(
+            Self::OpenRuleInTunnel { visitors, rule } => write!(
                 formatter,
                 "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel requires none: close \
                  that rule, or publish the hostname through the tunnel that its visitors reach now"
@@ -379,7 +379,7 @@ impl fmt::Display for Reason {
             | Self::AccessUnknown(_)
             | Self::AccessPolicy(_)
             | Self::WouldOpen
-            | Self::LeadsToOpenRule { .. }
+            | Self::OpenRuleInTunnel { .. }
             | Self::StillProtected { .. }
             | Self::OpensToo { .. } => "; the published rules and records stay as they are",
             _ => "",
@@ -495,7 +495,7 @@ mod tests {
             held(true, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen,
-            Reason::LeadsToOpenRule { visitors: none(), rule: none() },
+            Reason::OpenRuleInTunnel { visitors: none(), rule: none() },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
             Reason::OpensToo { hostname: none(), set_identifier: none() },

@@ -306,9 +306,9 @@ impl<'a> RecordView<'a> {
         if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {
             let marked_rules = self.marked_rules.get(tunnel);
             let moves = marked_rules.is_some_and(|all| all.needs_reordering(self.hostname, rule.path()));
-            let (properties, is_protected) = shown::properties_of_rule(rule, self.protection);
-            (view.path, view.properties) = (rule.path(), properties);
-            view.drift.extend((!is_protected).then_some(ACCESS_DRIFT));
+            let shown = shown::properties_of_rule(rule, self.protection);
+            (view.path, view.properties) = (rule.path(), shown.properties);
+            view.drift.extend((!shown.is_correct).then_some(ACCESS_DRIFT));
             view.drift.extend(moves.then_some(ORDER_DRIFT));
         }
         // During a move, another tunnel has a rule of the path.

@@ -79,11 +79,11 @@ pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
 }
 
-/// True if the endpoint and `standing` have the same properties, among those that `shows` selects. Both are sorted.
-fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Property) -> bool) -> bool {
-    let [asked, standing] = [&*candidate.provider_specific, standing]
+/// True if the endpoint and `present` have the same properties, among those that `shows` selects. Both are sorted.
+fn asks_for(candidate: &Endpoint, present: &[Property], shows: &dyn Fn(&Property) -> bool) -> bool {
+    let [wanted, present] = [&*candidate.provider_specific, present]
         .map(|properties| properties.iter().filter(|property| shows(property)));
-    asked.eq(standing)
+    wanted.eq(present)
 }
 
 /// Selects all properties but `webhook/access-policy: none`, which `records` shows only under a default policy.
@@ -181,7 +181,8 @@ impl<'a> Contest<'a> {
         }
         let (_, rule) =
             snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
-        let (mut properties, _) = shown::properties_of_rule(rule, HostProtection::of(&hostname, snapshot));
+        let protection = HostProtection::of(&hostname, snapshot);
+        let mut properties = shown::properties_of_rule(rule, protection).properties;
         properties.extend(wildcard::property(dns_name));
         properties.sort_unstable();
         Some(properties)

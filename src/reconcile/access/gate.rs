@@ -180,7 +180,7 @@ fn protected(
             "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
         ));
     }
-    let own = protection.application(publication.path()).map(|own| own.application);
+    let own = protection.application_made_for(publication.path()).map(|own| own.application);
     if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
         // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
         if place::may_be_bypassed(own) {
@@ -236,15 +236,15 @@ fn kept(
     protection: HostProtection<'_>,
 ) -> Result<Publication, Reason> {
     let path = publication.path();
-    let covering = protection.own_covering(path).next().map(|own| own.application);
+    let covering = protection.own_partly_covering(path).next().map(|own| own.application);
     let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
     if let Some(asked) = asked {
-        if protection.application(path).is_some() {
+        if protection.application_made_for(path).is_some() {
             return Err(Reason::AccessPolicy(TWO_WAYS.into()));
         }
         return Ok(requiring(publication, asked.accepting(covering.map(|covering| &covering.audience))));
     }
-    let check = protection.check(path);
+    let check = protection.present_check(path);
     if let AccessReading::Failed(unread) = &context.snapshot.access
         && protection.claims_protection()
         && (check.is_none() || publication.rule.is_none())

@@ -2,7 +2,7 @@
 //!
 //! A rule is published only if Cloudflare Access covers it, and no application lets visitors past. An uncertain case
 //! counts as open: the most specific destination decides alone, so a destination counts as met if it may match, and
-//! covers a request only if its text is exactly the needed text.
+//! covers a request only if its host surely matches and its path is exactly the needed path.
 //!
 //! The decision holds only for this snapshot, and for the path as the request spells it. So the rule also requires the
 //! audiences: cloudflared still refuses a request without a token if an application is deleted later, if the edge reads
@@ -108,7 +108,7 @@ impl<'a> VisitorRequests<'a> {
         let is_covering = |host: &&str| {
             let takes_prefix = || self.prefix.is_some_and(|prefix| has_prefix(met, host, prefix));
             surely_matches(host, self.hostname)
-                && (has(met, host, "") || has(met, host, "*") || takes_prefix())
+                && (has_destination(met, host, "") || has_destination(met, host, "*") || takes_prefix())
         };
         let destinations = met.iter().flat_map(|application| &application.destinations);
         let hosts = destinations.map(|destination| &*destination.host).filter(is_covering);
@@ -151,12 +151,12 @@ impl<'a> VisitorRequests<'a> {
     }
 }
 
-fn has(applications: &[&Application], host: &str, path: &str) -> bool {
+fn has_destination(applications: &[&Application], host: &str, path: &str) -> bool {
     let mut destinations = applications.iter().flat_map(|application| &application.destinations);
     destinations.any(|destination| *destination.host == *host && *destination.path == *path)
 }
 
 /// True if one destination is the path and another is all below the path: neither takes the requests of the other.
 fn has_prefix(applications: &[&Application], host: &str, prefix: &str) -> bool {
-    has(applications, host, prefix) && has(applications, host, &format!("{prefix}/*"))
+    has_destination(applications, host, prefix) && has_destination(applications, host, &format!("{prefix}/*"))
 }

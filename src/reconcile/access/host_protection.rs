@@ -56,7 +56,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
-    pub(super) fn application(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+    pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         let place = Place::of(self.hostname, path).ok()?;
         let all =
             || self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| *own.place == place);
@@ -68,17 +68,17 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
-    /// (`stands`) is preserved while Access is not read, and while a rule asks for a token that no application issues.
-    /// Then the log reports the missing application after a restart too.
-    pub(in crate::reconcile) fn needs_mark(self, stands: bool) -> bool {
+    /// is preserved while Access is not read, and while a rule asks for a token that no application issues. Then the log
+    /// reports the missing application after a restart too.
+    pub(in crate::reconcile) fn needs_mark(self, has_mark: bool) -> bool {
         if self.access().is_none() {
-            return stands;
+            return has_mark;
         }
         let (name, mut rules) = (self.hostname.as_str(), self.snapshot.rules_of(self.hostname).into_iter());
         let has_own = |name: &str| self.snapshot.own_applications_of(name).next().is_some();
         has_own(name)
             || name.split_once('.').is_some_and(|(_, domain)| has_own(&format!("*.{domain}")))
-            || stands && rules.any(|(_, rule)| self.refuses_every_visitor(rule))
+            || has_mark && rules.any(|(_, rule)| self.refuses_every_visitor(rule))
     }
 
     /// True if the rule asks for a token that no application issues, and so refuses every visitor.
@@ -98,7 +98,7 @@ impl<'a> HostProtection<'a> {
 
     /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
     /// record points (in any tunnel if it points to none), and the rule that answers the path's visitors now.
-    pub(super) fn check(self, path: Option<&str>) -> Option<AccessCheck> {
+    pub(super) fn present_check(self, path: Option<&str>) -> Option<AccessCheck> {
         let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
@@ -179,13 +179,14 @@ impl<'a> HostProtection<'a> {
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
-    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut covering = self.partly_covering(&prefix_of(path));
-        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
+    pub(super) fn fully_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = prefix_of(path);
+        let mut covering = self.partly_covering(&prefix);
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix));
         covering
     }
 
-    /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
+    /// As [`Self::fully_covering`], with applications of everything below the path, which miss the path itself.
     fn partly_covering(self, prefix: &str) -> Vec<&'a Application> {
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
@@ -199,7 +200,7 @@ impl<'a> HostProtection<'a> {
 
     /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
     /// The list ends before an application that lets visitors past, and before an application of another owner.
-    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+    pub(super) fn own_partly_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         self.partly_covering(&prefix_of(path)).into_iter().map_while(move |one| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
             self.snapshot.own_application(one).filter(|_| asks)

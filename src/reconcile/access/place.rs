@@ -107,19 +107,6 @@ impl Place {
     }
 }
 
-/// The hostname and path of a rule; without a path, also of a record without a rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::reconcile) struct RuleKey {
-    hostname: Box<str>,
-    path: Option<Box<str>>,
-}
-
-impl RuleKey {
-    pub(in crate::reconcile) fn of(hostname: &str, path: Option<&str>) -> Self {
-        Self { hostname: hostname.into(), path: path.map(Into::into) }
-    }
-}
-
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.hostname)?;

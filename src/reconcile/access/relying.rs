@@ -1,74 +1,27 @@
-//! What the endpoints of one request ask of Access, and the rule or record that would be open if an application of ours
-//! were deleted, once the request is carried out.
-
-use std::collections::BTreeSet;
+//! Finds the rule or record that would be open without an application of ours, once a request is carried out.
 
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking, tunnel_of};
+use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{HostProtection, requires_another};
-use crate::reconcile::access::place::RuleKey;
+use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 
-/// What all endpoints of a request ask of Access.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct AccessRequests {
-    /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: BTreeSet<RuleKey>,
-    /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: BTreeSet<RuleKey>,
-    /// The places to be closed.
-    pub(in crate::reconcile) closing: Vec<Closing>,
-}
-
-/// A place that is to be closed.
-#[derive(Debug)]
-pub(in crate::reconcile) struct Closing {
-    pub(in crate::reconcile) hostname: Hostname,
-    pub(in crate::reconcile) set_identifier: Box<str>,
-    /// The object of the endpoint.
-    pub(in crate::reconcile) resource: Option<Box<str>>,
-    pub(in crate::reconcile) by: ClosedBy,
-}
-
-/// The reason why a place is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum ClosedBy {
-    /// The endpoint names policies.
-    Policies,
-    /// The endpoint names no policies, and so preserves the protection of its place.
-    Unspecified,
-    /// The endpoint has a mistake, so its path and the login that it asks for are not known.
-    Mistake,
-}
-
-impl Closing {
-    /// The path of the endpoint's rule. An endpoint with a mistake counts for the whole hostname.
-    pub(super) fn path(&self) -> Option<&str> {
-        Some(&*self.set_identifier).filter(|path| !path.is_empty() && self.by != ClosedBy::Mistake)
-    }
-
-    /// True if the endpoint closes exactly this place by an application.
-    pub(super) fn is_at(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.by == ClosedBy::Policies && self.hostname.as_str() == hostname && self.path() == path
-    }
-}
-
-/// The first rule, record, destination or zone that would be open without the application, if the endpoint `asking` opens
+/// The first rule, record, destination or zone that would be open without the application, if the endpoint `opener` opens
 /// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count
 /// either. If the place itself opens, the rule of a wider hostname does not count, because that rule was published for
 /// all its names.
-pub(super) fn relying(
+pub(super) fn first_relying(
     own: OwnApplication<'_>,
-    asking: &RuleKey,
+    opener: &RuleKey,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let OwnApplication { place, application } = own;
     let path = place.path();
-    if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
+    if requests.unopened.iter().any(|one| one.is_closed_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
@@ -77,13 +30,13 @@ pub(super) fn relying(
     let at_place = RuleKey::of(place.hostname(), path);
     let hostname = Hostname::parse(place.hostname()).ok()?;
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
-    // Another endpoint than the asking one may be refused.
-    let opens_place = requests.open.contains(&at_place) && (*asking == at_place || is_published());
+    // Any other endpoint may be refused.
+    let opens_place = requests.open.contains(&at_place) && (*opener == at_place || is_published());
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, asking, path, opens_place, requests }.relying()
+        NameUnder { protection, application, opener, path, opens_place, requests }.first_relying()
     })
 }
 
@@ -91,7 +44,7 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: &'a RuleKey,
+    opener: &'a RuleKey,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -101,7 +54,7 @@ struct NameUnder<'a> {
 
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
-    fn relying(&self) -> Option<String> {
+    fn first_relying(&self) -> Option<String> {
         if self.is_covered(self.path) {
             return None;
         }
@@ -111,7 +64,7 @@ impl NameUnder<'_> {
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.
             let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
-            let rules = rules_taking(self.name(), self.path, tunnel, &|rule| self.is_last(rule));
+            let rules = rules_taking_until(self.name(), self.path, tunnel, &|rule| self.is_last(rule));
             if let Some(rule) = rules.into_iter().find(|rule| self.relies(id, rule)) {
                 return Some(rule_text(rule));
             }
@@ -130,22 +83,22 @@ impl NameUnder<'_> {
 
     /// True if a more specific application covers the path.
     fn is_covered(&self, path: Option<&str>) -> bool {
-        let covering = self.protection.all_covering(path).into_iter().next();
+        let covering = self.protection.fully_covering(path).into_iter().next();
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
-    /// True if an endpoint opens the path in the tunnel. An endpoint other than the asking one may be refused, so it
+    /// True if an endpoint opens the path in the tunnel. Any other endpoint than the opener may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let key = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&key) && (*self.asking == key || is_ours())
+        self.requests.open.contains(&key) && (*self.opener == key || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
     /// other application protects the name.
     fn is_alone(&self) -> bool {
-        !self.opens_place && self.protection.all_covering(self.path).len() == 1
+        !self.opens_place && self.protection.fully_covering(self.path).len() == 1
     }
 
     /// True if no later rule receives requests of the place.

@@ -13,23 +13,29 @@ use crate::reconcile::canonical::{self, RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The properties of a rule of ours, with those of its protection. The flag is false if the protection has to be
-/// corrected.
+/// Properties that are shown, and whether the protection of the rule is as they say.
+pub(in crate::reconcile) struct ShownProperties {
+    pub(in crate::reconcile) properties: Vec<Property>,
+    /// False if the application or the rule's Access check has to be corrected.
+    pub(in crate::reconcile) is_correct: bool,
+}
+
+/// The properties of a rule of ours, with those of its protection.
 pub(in crate::reconcile) fn properties_of_rule(
     rule: &Rule,
     protection: HostProtection<'_>,
-) -> (Vec<Property>, bool) {
+) -> ShownProperties {
     let mut properties = canonical::properties_of_rule(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    let (of_access, is_correct) = of_rule(rule, protection);
-    properties.extend(of_access);
-    (properties, is_correct)
+    let of_access = access_properties(rule, protection);
+    properties.extend(of_access.properties);
+    ShownProperties { properties, ..of_access }
 }
 
-/// The Access properties of a rule of ours, and the flag of [`properties_of_rule`].
-fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
+/// The Access properties of a rule of ours.
+fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
     let (path, check) = (rule.path(), rule.access_check());
-    if let (Some(own), Some(read)) = (protection.application(path), protection.access()) {
+    if let (Some(own), Some(read)) = (protection.application_made_for(path), protection.access()) {
         let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = place::session_duration(application);
@@ -41,25 +47,27 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
             // No endpoint can ask for an application without a policy, which refuses every visitor.
             properties.clear();
         }
-        return (properties, is_whole && protects && check == Some(&required));
+        let is_correct = is_whole && protects && check == Some(&required);
+        return ShownProperties { properties, is_correct };
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
         let required = protection.required(path).ok();
-        return (Vec::new(), required.is_some() && check == required.as_ref());
+        let is_correct = required.is_some() && check == required.as_ref();
+        return ShownProperties { properties: Vec::new(), is_correct };
     }
-    let covering = protection.own_covering(path).next().map(|own| own.application);
+    let covering = protection.own_partly_covering(path).next().map(|own| own.application);
     let is_correct = protection.kept_check(check.cloned(), covering).as_ref() == check;
     let is_open = check.is_none() && covering.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
-    (properties, is_correct)
+    ShownProperties { properties, is_correct }
 }
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    property_of_open(protection.own_covering(None).next().is_none(), protection.snapshot)
+    property_of_open(protection.own_partly_covering(None).next().is_none(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -83,9 +91,9 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
-            let (properties, _) = of_rule(rule, protection);
+            let properties = access_properties(rule, protection).properties;
             // The login of a wider place is asked for there.
-            let has_application = protection.application(path.as_deref()).is_some();
+            let has_application = protection.application_made_for(path.as_deref()).is_some();
             if properties.is_empty() && (!has_application || snapshot.operator().access_guard) {
                 continue;
             }
@@ -114,7 +122,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(covering) = protection.own_covering(path).next() else { return };
+    let Some(covering) = protection.own_partly_covering(path).next() else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
     let left = check.without_audience(Some(&*covering.application.audience));
@@ -126,7 +134,10 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
 /// True if the endpoint's rule or record is published and open. A rule with a path has to be in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
-    if is_unread || protection.own_covering(path).next().is_some() || protection.application(path).is_some() {
+    if is_unread
+        || protection.own_partly_covering(path).next().is_some()
+        || protection.application_made_for(path).is_some()
+    {
         return false;
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
@@ -140,5 +151,5 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtecti
     let own = protection.snapshot.own_rules_of(protection.hostname, |rule| rule.path() == path);
     protection.own_rule(path, tunnel).is_some()
         && !own.iter().any(|(_, rule)| rule.requires_access())
-        && (!is_moving || protection.check(path).is_none())
+        && (!is_moving || protection.present_check(path).is_none())
 }

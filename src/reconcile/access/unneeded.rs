@@ -7,8 +7,9 @@ use crate::reconcile::Note;
 use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place::{Place, RuleKey};
-use crate::reconcile::access::relying::{AccessRequests, relying};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::relying::first_relying;
+use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
@@ -42,8 +43,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
         // No endpoint asks for anything.
-        let asking = RuleKey::of(place.hostname(), place.path());
-        let relying = relying(own, &asking, &AccessRequests::default(), snapshot);
+        let opener = RuleKey::of(place.hostname(), place.path());
+        let relying = first_relying(own, &opener, &AccessRequests::default(), snapshot);
         Some(Unneeded { own, is_replaced, relying })
     });
     unneeded.collect()
@@ -65,11 +66,11 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     let mut replaced = names.into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel, &|_| true));
+        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let mut covering =
-                HostProtection::of(&hostname, snapshot).own_covering(rule.path().or_else(|| place.path()));
+            let mut covering = HostProtection::of(&hostname, snapshot)
+                .own_partly_covering(rule.path().or_else(|| place.path()));
             let next = covering.find(|own| own.application.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
         };

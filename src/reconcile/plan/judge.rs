@@ -1,15 +1,13 @@
 //! Judges each wanted endpoint before its hostname is planned: by the namespace guard, by the gate of Access, and by
 //! the rules that Cloudflare refused before.
 
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{self, Gated};
-use crate::reconcile::access::place::RuleKey;
-use crate::reconcile::access::relying::{AccessRequests, ClosedBy, Closing};
+use crate::reconcile::access::requests::{AccessRequests, RuleKey, UnopenedAsks, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
@@ -59,40 +57,37 @@ pub(super) fn access_requests(
     requests: &BTreeMap<Box<str>, HostRequest>,
     snapshot: &Snapshot,
 ) -> AccessRequests {
-    let mut access_requests = AccessRequests::default();
+    let mut all = AccessRequests::default();
     for (name, request) in requests {
+        all.withdrawn.extend(request.withdrawn.keys().map(|path| RuleKey::of(name, path_of(path))));
         let entitled = entitled(name, &request.wanted, &request.registry_names, snapshot);
-        let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-        access_requests.withdrawn.extend(withdrawn.map(|path| RuleKey::of(name, path)));
-        let hostname =
-            LazyCell::new(|| Hostname::parse(name).ok().filter(|_| may_be_published(name, snapshot)));
-        for wanted in &request.wanted {
-            let may_have = check_entitled(entitled.as_ref(), wanted.resource.as_deref(), snapshot).is_ok();
-            if entitled.is_some() && !may_have {
-                continue;
+        for Wanted { set_identifier, resource, publication } in &request.wanted {
+            let is_entitled = check_entitled(entitled.as_ref(), resource.as_deref(), snapshot).is_ok();
+            if publication.as_ref().is_ok_and(|one| one.wanted_access == WantedAccess::Open) {
+                all.open.extend(is_entitled.then(|| RuleKey::of(name, path_of(set_identifier))));
+            } else if (is_entitled || entitled.is_none())
+                && let Some(asks) = asks_unopened(publication, snapshot)
+                && may_be_published(name, snapshot)
+                && let Ok(hostname) = Hostname::parse(name)
+            {
+                let (set_identifier, resource) = (set_identifier.clone(), resource.clone());
+                all.unopened.push(UnopenedPlace { hostname, set_identifier, resource, asks });
             }
-            let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
-                Ok(WantedAccess::Open) => {
-                    if may_have {
-                        let key = RuleKey::of(name, path_of(&wanted.set_identifier));
-                        access_requests.open.insert(key);
-                    }
-                    continue;
-                }
-                Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => {
-                    continue;
-                }
-                Ok(WantedAccess::Unspecified) => ClosedBy::Unspecified,
-                Ok(WantedAccess::Protected(_)) => ClosedBy::Policies,
-                Err(_) => ClosedBy::Mistake,
-            };
-            access_requests.closing.extend((*hostname).clone().map(|hostname| {
-                let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
-                Closing { hostname, set_identifier, resource, by }
-            }));
         }
     }
-    access_requests
+    all
+}
+
+/// What an endpoint asks for that does not ask to be open. Without an application, an endpoint that names no policies
+/// has no login to lose.
+fn asks_unopened(publication: &Result<Publication, Reason>, snapshot: &Snapshot) -> Option<UnopenedAsks> {
+    match publication.as_ref().map(|publication| &publication.wanted_access) {
+        Ok(WantedAccess::Open) => None,
+        Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => None,
+        Ok(WantedAccess::Unspecified) => Some(UnopenedAsks::Unspecified),
+        Ok(WantedAccess::Protected(_)) => Some(UnopenedAsks::Policies),
+        Err(_) => Some(UnopenedAsks::Unknown),
+    }
 }
 
 /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.

@@ -166,7 +166,7 @@ fn refused_now(
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
     let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
     let protection = HostProtection::of(&host.hostname, host.snapshot());
-    let open_rule = protection.leads_to_open_rule(&tunnel, &published);
+    let open_rule = protection.open_rule_in(&tunnel, &published);
     let keeps_login = |path: Option<&str>| {
         let mut at_path = published.iter().filter(|one| one.path() == path);
         !withdrawn.contains(&path)

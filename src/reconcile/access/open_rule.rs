@@ -1,0 +1,80 @@
+//! Finds an open rule to which a record must not be pointed, because its visitors need a login now.
+
+use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
+use crate::model::hostname::is_below;
+use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::answering::{names_of, rules_taking};
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::wanted::WantedAccess;
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::reason::Reason;
+use crate::reconcile::snapshot::TunnelSnapshot;
+
+impl<'a> HostProtection<'a> {
+    /// The reason if the record, pointed to `tunnel` for `published`, would take visitors to an open rule there, although
+    /// the Access check of a rule is their only login now.
+    pub(in crate::reconcile) fn open_rule_in(
+        self,
+        tunnel: &TunnelId,
+        published: &[&Publication],
+    ) -> Option<Reason> {
+        let Self { hostname, snapshot } = self;
+        let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
+        let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
+        let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
+        let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
+        let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
+        let in_time: Vec<_> = published.iter().filter(|ours| self.is_closed_in_time(ours)).collect();
+        names_of(hostname.as_str(), snapshot, &is_pointed_too).into_iter().find_map(|name| {
+            let name = Hostname::parse(name).ok()?;
+            let protection = HostProtection::of(&name, snapshot);
+            let rules = rules_taking(name.as_str(), None, to).into_iter();
+            let rule = rules.filter(|rule| is_open(rule)).find(|open| {
+                let is_own = own.has(tunnel, open);
+                let mut logins = protection.only_logins(open.path(), from);
+                logins.any(|login| !in_time.iter().any(|ours| is_answered_by(ours, (open, is_own), login)))
+            })?;
+            Some(Reason::OpenRuleInTunnel { visitors: name.as_str().into(), rule: rule.described().into() })
+        })
+    }
+
+    /// False if visitors could arrive before the login of the publication: the hostname has no record of its own, so a
+    /// new record points to the tunnel before the rule is written, and only the rule asks for the login. An application
+    /// of ours is written before the record, and the guard demands one that is there.
+    fn is_closed_in_time(self, ours: &Publication) -> bool {
+        let name = self.hostname.as_str();
+        let has_record = || self.snapshot.answering(name).iter().any(|one| *one.name == *name);
+        ours.wanted_access != WantedAccess::Unspecified
+            || self.snapshot.operator().access_guard
+            || has_record()
+    }
+
+    /// The rules of a tunnel whose Access checks are the only login of visitors of the path.
+    fn only_logins(self, path: Option<&str>, tunnel: &'a TunnelSnapshot) -> impl Iterator<Item = &'a Rule> {
+        let rules = rules_taking(self.hostname.as_str(), path, tunnel).into_iter();
+        // An application for a wildcard protects one label, and the wildcard has deeper names too.
+        let has_application =
+            move |path| !self.hostname.is_wildcard() && self.own_partly_covering(path).next().is_some();
+        rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))
+    }
+}
+
+/// True if the publication decides about the requests that `open` and `closed` have in common: it takes all requests of
+/// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is ours.
+fn is_answered_by(
+    Publication { hostname, rule, wanted_access, .. }: &Publication,
+    (open, is_own): (&Rule, bool),
+    closed: &Rule,
+) -> bool {
+    let path = rule.as_ref().and_then(WantedRule::path_text);
+    // A rule that is known to take all requests of the publication comes later. So does a rule of ours for more names.
+    let is_own_wider = || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path);
+    let comes_first = open.matches_all(hostname.as_str(), path) || is_own_wider();
+    let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
+    takes_all && (*wanted_access == WantedAccess::Open || rule.is_some() && comes_first)
+}
+
+/// True if the rule serves visitors without a login.
+fn is_open(rule: &Rule) -> bool {
+    !is_status(rule.service()) && !rule.requires_access()
+}
