@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::identifier::RecordId;
+use super::tunnel_id::TunnelId;
 
 /// A record as Cloudflare has it. A zone may hold thousands, so texts are boxed and only needed fields are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// The tunnel that the record points to.
+    pub fn tunnel(&self) -> Option<TunnelId> {
+        TunnelId::from_hostname(&self.content)
+    }
+
     pub fn is_cname(&self) -> bool {
         self.record_type == "CNAME"
     }

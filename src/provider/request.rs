@@ -238,7 +238,7 @@ impl ApplyRequest<'_> {
                 }
             }
         }
-        plan.note_failed_applications(failed);
+        plan.refuse_failed_applications(failed);
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {

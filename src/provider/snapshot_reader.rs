@@ -216,7 +216,7 @@ impl SnapshotReader {
     ) -> Result<BTreeSet<TunnelId>, ReadError> {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates = records.filter_map(|record| {
-            let tunnel = TunnelId::from_hostname(&record.content)?;
+            let tunnel = record.tunnel()?;
             let is_elsewhere = !snapshot.settings.is_configured(&tunnel);
             (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
         });

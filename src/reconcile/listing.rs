@@ -167,7 +167,7 @@ fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
         snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
     let leading =
         records.filter(|(zone, record)| record.is_cname() && snapshot.is_zone_of(zone, &record.name));
-    leading.filter_map(|(_, record)| Some((record, TunnelId::from_hostname(&record.content)?)))
+    leading.filter_map(|(_, record)| Some((record, record.tunnel()?)))
 }
 
 /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.

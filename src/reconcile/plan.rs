@@ -20,7 +20,7 @@ pub use request::{needed_by_plan, other_owner};
 
 use crate::collections::inserted;
 use crate::model::endpoint::Changes;
-use crate::reconcile::plan::host::writes::plan_host;
+use crate::reconcile::plan::host::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
@@ -58,7 +58,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             candidates.push((position, TurnCandidate::Unplanned(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            let is_withdrawn = outcome.host.as_ref().is_some_and(|host| host.is_withdrawn);
+            let is_withdrawn = outcome.plan.as_ref().is_some_and(|plan| plan.is_withdrawn);
             deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
         }
     }
@@ -68,10 +68,10 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         mass_deletion::refused(&inserted(withdrawn.map(|(position, _)| &*position.hostname)), snapshot);
     for (position, outcome) in deletions {
         if refused.contains(&position.hostname) {
-            let resource = outcome.host.as_ref().and_then(|host| host.resource.clone());
+            let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
             let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion);
-            plan.add(outcome.without_host([refusal]));
-        } else if outcome.host.is_none() {
+            plan.add(outcome.without_plan([refusal]));
+        } else if outcome.plan.is_none() {
             plan.add(outcome);
         } else {
             candidates.push((position, TurnCandidate::Planned(outcome.into())));
@@ -117,8 +117,8 @@ impl Plan {
                 TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
             };
             let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
-            let refusals = outcome.host.as_ref().map(paused).unwrap_or_default();
-            self.add(if refusals.is_empty() { outcome } else { outcome.without_host(refusals) });
+            let refusals = outcome.plan.as_ref().map(paused).unwrap_or_default();
+            self.add(if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) });
         }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }

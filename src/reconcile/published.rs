@@ -1,6 +1,6 @@
 //! Shows the published paths of one hostname.
 
-use crate::model::{Hostname, TunnelId};
+use crate::model::Hostname;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -42,7 +42,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
         }
         for (tunnel, rule) in rules {
             let what = format!("{:?} through tunnel {}", rule.service(), snapshot.settings.name_of(tunnel));
-            add(rule.path(), TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel), what);
+            add(rule.path(), record.tunnel().as_ref() == Some(tunnel), what);
         }
     }
     found

@@ -161,8 +161,7 @@ fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
 
 fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.operator().owner)?;
-    let tunnel =
-        TunnelId::from_hostname(&record.content).filter(|id| snapshot.unconfigured_tunnels.contains(id))?;
+    let tunnel = record.tunnel().filter(|id| snapshot.unconfigured_tunnels.contains(id))?;
     Some(Note {
         hostname: record.name.clone(),
         resource: stamp.resource,
@@ -300,7 +299,7 @@ impl<'a> RecordView<'a> {
 
     /// The view of the rules of one path.
     fn view_of_path(&self, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
-        let visited = TunnelId::from_hostname(&self.record.content);
+        let visited = self.record.tunnel();
         let is_visited = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == visited.as_ref();
         let mut view = PathView::default();
         if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {

@@ -221,7 +221,7 @@ impl Snapshot {
     /// The tunnel that visitors of `name` reach, by the name's own record or by a wildcard's record.
     pub fn visited_tunnel(&self, name: &str) -> Option<TunnelId> {
         self.zone_of(name)?;
-        self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
+        self.answering(name).iter().find_map(|record| record.tunnel())
     }
 
     /// The records that answer visitors of `name`.
@@ -274,7 +274,7 @@ impl Snapshot {
         if !stamp.claims.is_released {
             return None;
         }
-        let visited = TunnelId::from_hostname(&record.content)?;
+        let visited = record.tunnel()?;
         let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
         rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
     }
@@ -316,7 +316,7 @@ impl Snapshot {
             return None;
         }
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
-        let tunnel = TunnelId::from_hostname(&record.content);
+        let tunnel = record.tunnel();
         tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
     }
 

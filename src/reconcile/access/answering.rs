@@ -26,7 +26,7 @@ pub(super) fn tunnel_of<'s>(
     record: &Record,
     snapshot: &'s Snapshot,
 ) -> Option<(&'s TunnelId, &'s TunnelSnapshot)> {
-    snapshot.tunnels.get_key_value(&TunnelId::from_hostname(&record.content)?)
+    snapshot.tunnels.get_key_value(&record.tunnel()?)
 }
 
 /// The rules that may answer visitors of a path at a name, up to the first rule that takes all these visitors.

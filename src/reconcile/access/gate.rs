@@ -115,9 +115,14 @@ impl Gated {
         self.publication.path()
     }
 
-    /// The digest of the rule; `None` if the endpoint asks only for the record.
+    /// `None` if the endpoint asks only for the record.
+    pub(in crate::reconcile) fn rule(&self) -> Option<&WantedRule> {
+        self.publication.rule.as_ref()
+    }
+
+    /// The digest of the rule.
     pub(in crate::reconcile) fn digest(&self) -> Option<Digest> {
-        self.publication.rule.as_ref()?;
+        self.rule()?;
         Some(Digest::of(self.tunnel(), self.path()))
     }
 }

@@ -1,27 +1,65 @@
-//! One hostname before anything is written; `adoption.rs` adds what is taken over.
+//! Plans one hostname: reads its state, lets `decide.rs` decide on its request, and `writes.rs` turn the decision into
+//! writes. `adoption.rs` adds to the state what is taken over.
 
 mod adoption;
 pub(super) mod comment;
 mod decide;
 mod obstacle;
-pub(super) mod writes;
+mod writes;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::decide::{Decision, decide};
+use self::writes::planned_writes;
 use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::plan::request::Wanted;
+use crate::reconcile::plan::judge::judged;
+use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::request::{HostRequest, Wanted, Withdrawn};
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, OperatorSettings};
+
+/// Plans the request for one hostname: [`Host`] is its state, [`Decision`] the part of the request that is carried out,
+/// and [`HostOutcome`] the writes with all that is said about them.
+pub(super) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'_>) -> HostOutcome {
+    let (snapshot, object) = (context.snapshot, request.resource());
+    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), object.clone(), reason)]);
+    if !snapshot.operator().filter.matches(name) {
+        return refused(Reason::OutsideFilter);
+    }
+    // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
+    let Ok(hostname) = Hostname::parse(name) else {
+        return HostOutcome::refused(mistakes(name, &request).collect());
+    };
+    let HostRequest { wanted, withdrawn, registry_names } = request;
+    let wanted = judged(name, wanted, &registry_names, context);
+    let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
+    let host = Host::of(context, zone, hostname, &registry_names);
+    if let Some(problem) = host.old_answer(&wanted) {
+        return refused(Reason::Waiting(problem.into()));
+    }
+    let decision = decide(host, wanted, &withdrawn);
+    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let planned = planned_writes(&decision, resource.clone());
+    let Decision { host, mut outcome, .. } = decision;
+    match planned {
+        Ok((host_plan, unfinished)) => {
+            outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
+            outcome.refusals.extend(unfinished);
+            outcome.notes.extend(rules_left(&host, &withdrawn));
+            outcome
+        }
+        Err(reason) => outcome.without_plan([Refusal::whole(name.into(), resource, reason)]),
+    }
+}
 
 /// One hostname before anything is written.
 #[derive(Clone)]
@@ -119,7 +157,7 @@ impl<'a> Host<'a> {
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
         let visited = snapshot.visited_tunnel(self.name());
         let wanted = wanted.iter().filter_map(|one| one.publication.as_ref().ok());
-        let requests = wanted.map(|gated| &gated.publication().tunnel);
+        let requests = wanted.map(|gated| gated.tunnel());
         let rules = self.rules.iter().map(|rule| rule.tunnel);
         let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
@@ -156,7 +194,7 @@ impl<'a> Host<'a> {
 
     /// The tunnel that our record points to.
     fn record_tunnel(&self) -> Option<TunnelId> {
-        TunnelId::from_hostname(&self.claimed_records().next()?.content)
+        self.claimed_records().next()?.tunnel()
     }
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
@@ -187,12 +225,6 @@ impl<'a> Host<'a> {
     /// The rule of a path, if it is ours or becomes ours with the stamp.
     fn claimed_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
         self.rule_at(tunnel, path).filter(|rule| rule.is_claimed())
-    }
-
-    /// True if the comment has to mark the hostname as protected by an Access application of ours.
-    fn is_protected(&self) -> bool {
-        let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
-        HostProtection::of(&self.hostname, self.snapshot()).needs_mark(stands)
     }
 
     /// True if the tunnel's configuration is stored at Cloudflare, or may be written over the file of its
@@ -228,7 +260,7 @@ impl<'a> Host<'a> {
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the hostname's only record is ours, and was created to lead to a tunnel less than `NEW_RECORD_MAX_AGE` ago.
+    /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE` ago.
     fn has_new_record(&self) -> bool {
         let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };
         let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));
@@ -287,4 +319,27 @@ fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>
 /// A, AAAA and CNAME records exclude a CNAME. NS records below the zone's own name exclude all other records.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
     record.is_address_or_cname() || &*record.record_type == "NS" && !is_apex
+}
+
+/// The refusals of the endpoints without a publication.
+fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
+    request.wanted.iter().filter_map(|wanted| {
+        let reason = wanted.publication.as_ref().err()?.clone();
+        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
+        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
+    })
+}
+
+/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
+fn rules_left<'h>(host: &'h Host<'_>, withdrawn: &'h Withdrawn) -> impl Iterator<Item = Note> + 'h {
+    host.rules.iter().filter_map(move |rule| {
+        let path = rule.path().unwrap_or_default();
+        let resource = withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
+        let text = format!(
+            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
+             ADOPT=all while ExternalDNS asks for the hostname",
+            host.snapshot().settings.name_of(rule.tunnel)
+        );
+        Some(Note { hostname: host.name().into(), resource, text })
+    })
 }

@@ -84,7 +84,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
         let is_like = |record: &Record| {
             record.name.split_once('.').is_some_and(|(_, parent)| parent == domain)
-                && TunnelId::from_hostname(&record.content).is_some()
+                && record.tunnel().is_some()
         };
         let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
         let text = format!(

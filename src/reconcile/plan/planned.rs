@@ -61,7 +61,7 @@ impl Plan {
 
     /// Reports that the applications were not written, with the reasons. A refusal that waits for the write gets the
     /// reason. If no refusal waits for it, a new one is added.
-    pub fn note_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
+    pub fn refuse_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
         for (ApplicationWrite { place, operation }, reason) in failed {
             self.opened_by_deletion.retain(|(by, _)| *by != place);
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
@@ -81,8 +81,8 @@ impl Plan {
 
     /// Adds the plan of a hostname.
     pub(super) fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { host, refusals, notes, application_writes, opened_by_deletion } = outcome;
-        self.hosts.extend(host);
+        let HostOutcome { plan, refusals, notes, application_writes, opened_by_deletion } = outcome;
+        self.hosts.extend(plan);
         self.refusals.extend(refusals);
         self.notes.extend(notes);
         self.application_writes.extend(application_writes);
@@ -188,7 +188,7 @@ pub struct HostPlan {
 #[derive(Debug, Default)]
 pub(super) struct HostOutcome {
     /// The writes of rules and records; `None` if there are none.
-    pub(super) host: Option<HostPlan>,
+    pub(super) plan: Option<HostPlan>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
@@ -203,12 +203,12 @@ impl HostOutcome {
 
     /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
     /// hostname asks for the deletion of no application.
-    pub(super) fn without_host(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
+    pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
         self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForAccessCheck(_)));
         self.refusals.extend(refusals);
         self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
-        Self { host: None, notes: Vec::new(), ..self }
+        Self { plan: None, notes: Vec::new(), ..self }
     }
 }
 

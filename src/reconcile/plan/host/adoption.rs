@@ -6,7 +6,7 @@ use super::{Host, HostRule, Ownership};
 use crate::collections::inserted;
 use crate::ingress::{Document, WantedRule};
 use crate::model::json::masked_json;
-use crate::model::{NewRecord, Record, TunnelId};
+use crate::model::{NewRecord, Record};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage;
@@ -23,7 +23,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
     take(&mut host, &reclaimed, Ownership::Reclaimed);
     if is_allowed && host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
-        let with_rule = accepted.iter().filter(|gated| gated.publication().rule.is_some());
+        let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
         let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
         take(&mut host, &taken_over, Ownership::Adopted);
     }
@@ -38,7 +38,7 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
 
 /// The digest of the existing rule of an endpoint whose record was deleted by hand.
 fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
-    let wanted = gated.publication().rule.as_ref()?;
+    let wanted = gated.rule()?;
     let present = host.rule_at(gated.tunnel(), gated.path())?;
     is_reclaimable(host, present, wanted).then_some(present.digest)
 }
@@ -46,18 +46,17 @@ fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
 /// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
 /// was deleted by hand. A rule that visitors reach through another record does not count.
 fn is_reclaimable(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
-    let leads_there =
-        |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(present.tunnel);
+    let points_there = |record: &Record| record.tunnel().as_ref() == Some(present.tunnel);
     let is_reached_below = || {
         let domain = host.name().strip_prefix("*.");
         let zones = host.snapshot().zones.iter();
         let mut below =
             zones.flat_map(|zone| domain.map(|domain| zone.records_within(domain)).unwrap_or_default());
-        below.any(|record| domain != Some(&*record.name) && leads_there(record))
+        below.any(|record| domain != Some(&*record.name) && points_there(record))
     };
     host.has_no_record()
         && present.rule.equals_in_every_field(wanted)
-        && !host.zone.answering(host.name()).iter().any(leads_there)
+        && !host.zone.answering(host.name()).iter().any(points_there)
         && !is_reached_below()
 }
 
@@ -121,7 +120,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     if !owners.is_empty() {
         return Some(owners);
     }
-    let tunnel = TunnelId::from_hostname(&record.content).filter(|_| record.is_cname());
+    let tunnel = record.tunnel().filter(|_| record.is_cname());
     let is_takable = tunnel.is_some_and(|id| host.snapshot().settings.is_configured(&id));
     Some(vec![if is_takable { Need::Tunnel } else { Need::All }])
 }
@@ -174,7 +173,7 @@ fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> 
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = accepted.iter().find(|gated| gated.path() == path).and_then(|gated| {
-        let wanted = gated.publication().rule.as_ref()?;
+        let wanted = gated.rule()?;
         Some(document(tunnel)?.lost_options(rule, document(gated.tunnel())?, wanted))
     });
     // After the rule is deleted, only its number shows its position.

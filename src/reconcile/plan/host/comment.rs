@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Host;
 use crate::collections::inserted;
 use crate::reconcile::access::gate::Gated;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
@@ -35,11 +36,12 @@ const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it 
 /// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
 pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
-    claims.is_protected = host.is_protected();
+    let protection = HostProtection::of(&host.hostname, host.snapshot());
+    claims.is_protected = protection.needs_mark(claims.is_protected);
     claims.is_released &= accepted.is_empty();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
     for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
-        claims.record_only = gated.publication().rule.is_none();
+        claims.record_only = gated.rule().is_none();
     }
     claims.digests.extend(host.claimed_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));

@@ -24,8 +24,7 @@ use crate::reconcile::stamp::Digest;
 pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
-    /// The endpoints that are published, all in one tunnel.
-    pub(super) accepted: Vec<&'w Gated>,
+    wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
     /// Notes on endpoints whose visitors need no login once the rules are written.
@@ -48,49 +47,43 @@ impl Wanted<Gated> {
     }
 }
 
-/// Decides on the request for a hostname. Refuses endpoints of `wanted` that cannot be published, and last those whose
+/// Decides on the request for a hostname. Refuses wanted endpoints that cannot be published, and last those whose
 /// applications are written before their rules.
 pub(super) fn decide<'a, 'w>(
     host: Host<'a>,
-    wanted: &'w mut Vec<Wanted<Gated>>,
-    asked: &'w Withdrawn,
+    mut wanted: Vec<Wanted<Gated>>,
+    withdrawals: &'w Withdrawn,
 ) -> Decision<'a, 'w> {
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let mut settled = settle(&host, wanted, asked);
+    let mut settled = settle(&host, &mut wanted, withdrawals);
     let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     // A rule that waits for its application may refuse further endpoints. A dry run writes nothing, so no rule waits.
     if !application_writes.is_empty() && !host.is_dry_run() {
-        for one in wanted.iter_mut() {
+        for one in &mut wanted {
             let Some(write) = one.first_write() else { continue };
             one.publication = Err(Reason::WaitsForApplication(write.place.clone()));
         }
-        settled = settle(&host, wanted, asked);
+        settled = settle(&host, &mut wanted, withdrawals);
     }
-    let (host, wanted) = (settled, &*wanted);
+    let host = settled;
     let refused =
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
-    let refusals = refused.chain(withheld(&host, asked, wanted)).chain(ambiguous).collect();
-    let mut decision = Decision {
-        accepted: accepted_of(wanted),
-        opened_by_rules: Vec::new(),
-        outcome: HostOutcome { refusals, application_writes, ..HostOutcome::default() },
-        host,
-        withdrawn: withdrawable(asked, wanted),
-    };
-    wanted.iter().for_each(|one| decision.add_opening(one));
-    decision
+    let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
+    let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
+    let opened_by_rules = wanted.iter().filter_map(|one| add_opening(&host, one, &mut outcome)).collect();
+    Decision { withdrawn: withdrawable(withdrawals, &wanted), host, wanted, opened_by_rules, outcome }
 }
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
 /// everything that is taken over for the others.
-fn settle<'a>(host: &Host<'a>, wanted: &mut [Wanted<Gated>], asked: &Withdrawn) -> Host<'a> {
+fn settle<'a>(host: &Host<'a>, wanted: &mut [Wanted<Gated>], withdrawals: &Withdrawn) -> Host<'a> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
-        let found = refused_now(&host, &withdrawable(asked, wanted), wanted);
+        let found = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
         if found.is_empty() {
             return host;
         }
@@ -103,36 +96,38 @@ fn settle<'a>(host: &Host<'a>, wanted: &mut [Wanted<Gated>], asked: &Withdrawn) 
 }
 
 impl Decision<'_, '_> {
-    /// Adds the deletion of the application that protects the endpoint, if the endpoint opens its place.
-    fn add_opening(&mut self, one: &Wanted<Gated>) {
-        let Ok(AccessStep::Opening { deletion, end }) = one.publication.as_ref().map(Gated::access_step)
-        else {
-            return;
-        };
-        let outcome = &mut self.outcome;
-        outcome.application_writes.extend(deletion.clone());
-        match end {
-            OpeningEnd::Foreign => {}
-            OpeningEnd::Later { application } => {
-                let reason = Reason::WaitsForAccessCheck(application.clone());
-                outcome.refusals.push(one.refusal(&self.host, reason));
-            }
-            OpeningEnd::Open => {
-                let note = self.host.opening_note(&one.set_identifier, one.resource.as_deref());
-                match deletion {
-                    Some(write) => outcome.opened_by_deletion.push((write.place.clone(), note)),
-                    None => self.opened_by_rules.push(note),
-                }
-            }
-        }
+    /// The endpoints that are published, all in one tunnel.
+    pub(super) fn accepted(&self) -> Vec<&Gated> {
+        accepted_of(&self.wanted)
     }
 }
 
+/// Adds the deletion of the application that protects the endpoint, if the endpoint opens its place. Returns the note if
+/// the place opens with the rules.
+fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) -> Option<Note> {
+    let AccessStep::Opening { deletion, end } = one.publication.as_ref().ok()?.access_step() else {
+        return None;
+    };
+    outcome.application_writes.extend(deletion.clone());
+    match end {
+        OpeningEnd::Foreign => return None,
+        OpeningEnd::Later { application } => {
+            outcome.refusals.push(one.refusal(host, Reason::WaitsForAccessCheck(application.clone())));
+            return None;
+        }
+        OpeningEnd::Open => {}
+    }
+    let note = host.opening_note(&one.set_identifier, one.resource.as_deref());
+    let Some(write) = deletion else { return Some(note) };
+    outcome.opened_by_deletion.push((write.place.clone(), note));
+    None
+}
+
 /// The refusals of deletions that wait for a refused endpoint.
-fn withheld(host: &Host<'_>, asked: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
+fn withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
     let Some(refused) = wanted.iter().find(|one| one.publication.is_err()) else { return Vec::new() };
     let reason = Reason::Withheld { by: refused.resource.clone() };
-    let present = asked.iter().filter(|(path, _)| has(host, path));
+    let present = withdrawals.iter().filter(|(path, _)| is_published(host, path));
     present.map(|(path, object)| host.refusal(path, object.as_deref(), reason.clone())).collect()
 }
 
@@ -141,7 +136,7 @@ fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {
 }
 
 /// True if we have a rule, or a record alone, for a set identifier.
-fn has(host: &Host<'_>, set_identifier: &str) -> bool {
+fn is_published(host: &Host<'_>, set_identifier: &str) -> bool {
     let path = path_of(set_identifier);
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
@@ -149,11 +144,11 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
 /// The withdrawn paths; none while an endpoint is refused. The object of the refused endpoint does not matter:
 /// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object, and ExternalDNS
 /// merges objects of different namespaces into one endpoint.
-fn withdrawable<'w>(asked: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Option<&'w str>> {
+fn withdrawable<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Option<&'w str>> {
     if wanted.iter().any(|one| one.publication.is_err()) {
         return Vec::new();
     }
-    asked.keys().map(|path| path_of(path)).collect()
+    withdrawals.keys().map(|path| path_of(path)).collect()
 }
 
 /// The further endpoints that cannot be published, given the present refusals: their indices, with the reasons.
@@ -167,17 +162,15 @@ fn refused_now(
     let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
     let protection = HostProtection::of(&host.hostname, host.snapshot());
     let open_rule = protection.open_rule_in(&tunnel, &published);
-    let keeps_login = |path: Option<&str>| {
-        let mut at_path = published.iter().filter(|one| one.path() == path);
-        !withdrawn.contains(&path)
-            && at_path.all(|one| one.rule.as_ref().is_some_and(WantedRule::requires_access))
-    };
+    let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
+    let open = possible.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
+    let without_login: Vec<Option<&str>> = withdrawn.iter().copied().chain(open).collect();
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let obstacle = obstacle::obstacle(host, &tunnel, gated, open_rule.as_ref(), &keeps_login);
+        let obstacle = obstacle::obstacle(host, &tunnel, gated, open_rule.as_ref(), &without_login);
         match obstacle.or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),

@@ -10,14 +10,14 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
 /// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
-/// object is refused. `open_rule` is the reason if the record would lead visitors to an open rule there.
-/// `keeps_login` is true for a path whose rule, if it requires a login, requires it after this request too.
+/// object is refused. `open_rule` is the reason if the record would take visitors to an open rule there. After this
+/// request, the hostname's rules for the paths `without_login` are deleted or require no login.
 pub(super) fn obstacle(
     host: &Host<'_>,
     tunnel: &TunnelId,
     gated: &Gated,
     open_rule: Option<&Reason>,
-    keeps_login: &dyn Fn(Option<&str>) -> bool,
+    without_login: &[Option<&str>],
 ) -> Option<Reason> {
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));
@@ -34,11 +34,11 @@ pub(super) fn obstacle(
     if let Some(reason) = open_rule {
         return Some(reason.clone());
     }
-    let rule = gated.publication().rule.as_ref()?;
+    let rule = gated.rule()?;
     if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    of_rule(host, tunnel, rule, keeps_login)
+    of_rule(host, tunnel, rule, without_login)
 }
 
 /// The obstacle to a rule in the tunnel's document.
@@ -46,10 +46,10 @@ fn of_rule(
     host: &Host<'_>,
     tunnel: &TunnelId,
     wanted: &WantedRule,
-    keeps_login: &dyn Fn(Option<&str>) -> bool,
+    without_login: &[Option<&str>],
 ) -> Option<Reason> {
     let path = wanted.path_text();
-    if let Some(reason) = ambiguity(host, tunnel, path, keeps_login) {
+    if let Some(reason) = ambiguity(host, tunnel, path, without_login) {
         return Some(reason);
     }
     let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed())?;
@@ -61,7 +61,7 @@ fn ambiguity(
     host: &Host<'_>,
     tunnel: &TunnelId,
     path: Option<&str>,
-    keeps_login: &dyn Fn(Option<&str>) -> bool,
+    without_login: &[Option<&str>],
 ) -> Option<Reason> {
     let digest = Digest::of(tunnel, path);
     let is_twin =
@@ -69,7 +69,8 @@ fn ambiguity(
     if let Some(twin) = host.rules.iter().find(is_twin) {
         return Some(digest_taken_by(twin.tunnel, twin.path()));
     }
-    let keeps_login = |rule: &Rule| !rule.has_hostname(&host.hostname) || keeps_login(rule.path());
+    let keeps_login =
+        |rule: &Rule| !rule.has_hostname(&host.hostname) || !without_login.contains(&rule.path());
     let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path, &keeps_login)?;
     Some(Reason::RuleConflict(refusal))
 }
@@ -79,7 +80,7 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     let claims = &host.stamp.as_ref()?.claims.digests;
     let mut ambiguous = host.rules.iter().filter(|rule| rule.ownership == Ownership::Ambiguous);
     let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
-    Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &|_| true)?))
+    Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &[])?))
 }
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.

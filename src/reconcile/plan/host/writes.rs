@@ -1,22 +1,17 @@
-//! Plans one hostname: reads its state, decides on its request, and turns the decision into writes: records, then rules,
-//! then records.
+//! Turns the decision on one hostname into writes: records, then rules, then records.
 
 use std::collections::BTreeSet;
 
 use super::comment::{self, Comments};
-use super::decide::{Decision, decide};
+use super::decide::Decision;
 use super::{Host, HostRule};
 use super::{adoption, obstacle};
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
-use crate::model::{Hostname, NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::Note;
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::plan::judge::judged;
-use crate::reconcile::plan::planned::{HostOutcome, HostPlan, PlannedEdit, RecordOperation, Stage};
-use crate::reconcile::plan::request::{HostRequest, Withdrawn};
-use crate::reconcile::plan_inputs::PlanContext;
+use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -40,15 +35,14 @@ enum Repoint {
 /// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
 /// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
 struct Change<'a, 'w> {
-    /// The wanted tunnel; `None` if no endpoint is published.
-    target: Option<&'w TunnelId>,
+    /// `None` if no endpoint is published.
+    wanted_tunnel: Option<&'w TunnelId>,
     repoint: Repoint,
     /// The wanted rules that have to be written.
     puts: Vec<&'w Gated>,
-    /// The rules that are deleted.
-    going: Vec<HostRule<'a>>,
-    /// The rules that are deleted later, because visitors may still reach them.
-    staying: Vec<HostRule<'a>>,
+    deleted: Vec<HostRule<'a>>,
+    /// The rules that a later request deletes, because visitors may still reach them.
+    deleted_later: Vec<HostRule<'a>>,
 }
 
 impl Repoint {
@@ -59,22 +53,24 @@ impl Repoint {
 }
 
 impl<'a, 'w> Change<'a, 'w> {
-    fn of(decision: &Decision<'a, 'w>, is_withdrawal: bool) -> Self {
-        let Decision { host, accepted, withdrawn, .. } = decision;
-        let (target, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
-        let goes = |rule: &HostRule<'_>| Some(rule.tunnel) == target && withdrawn.contains(&rule.path());
-        let is_in_place = puts.is_empty() && !host.claimed_rules().any(goes);
-        let repoint = repoint(host, target, is_in_place);
-        let (going, staying) = leaving(decision, is_withdrawal, repoint);
-        Self { target, repoint, puts, going, staying }
+    fn of(decision: &'w Decision<'a, '_>, is_withdrawal: bool) -> Self {
+        let Decision { host, withdrawn, .. } = decision;
+        let accepted = decision.accepted();
+        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, &accepted));
+        let is_withdrawn =
+            |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
+        let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
+        let repoint = repoint(host, wanted_tunnel, is_in_place);
+        let (deleted, deleted_later) = unwanted_rules(decision, is_withdrawal, repoint);
+        Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn unfinished_move(&self, host: &Host<'_>) -> Option<Reason> {
-        let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
-            (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
+        let text = match (self.wanted_tunnel.filter(|_| self.repoint == Repoint::Later), self.deleted_later.first()) {
+            (Some(tunnel), _) => host.context.inputs.unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
-                    "the webhook creates the hostname's rules in tunnel {target} first; a later loop points the record to \
+                    "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points the record to \
                      that tunnel, once its connectors serve the rules"
                 )
             }),
@@ -85,86 +81,53 @@ impl<'a, 'w> Change<'a, 'w> {
         };
         Some(Reason::Moving(text))
     }
-}
 
-/// Plans the request for one hostname: [`Host`] is its state, [`Decision`] the part of the request that is carried out,
-/// and [`HostOutcome`] the writes with all that is said about them.
-pub(in crate::reconcile::plan) fn plan_host(
-    name: &str,
-    request: HostRequest,
-    context: PlanContext<'_>,
-) -> HostOutcome {
-    let (snapshot, object) = (context.snapshot, request.resource());
-    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), object.clone(), reason)]);
-    if !snapshot.operator().filter.matches(name) {
-        return refused(Reason::OutsideFilter);
-    }
-    // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
-    let Ok(hostname) = Hostname::parse(name) else {
-        return HostOutcome::refused(mistakes(name, &request).collect());
-    };
-    let HostRequest { wanted, withdrawn, registry_names } = request;
-    let mut wanted = judged(name, wanted, &registry_names, context);
-    let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
-    let host = Host::of(context, zone, hostname, &registry_names);
-    if let Some(problem) = host.old_answer(&wanted) {
-        return refused(Reason::Waiting(problem.into()));
-    }
-    let decision = decide(host, &mut wanted, &withdrawn);
-    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
-    let planned = planned_writes(&decision, resource.clone());
-    let Decision { host, mut outcome, .. } = decision;
-    match planned {
-        Ok((host_plan, unfinished)) => {
-            outcome.host = Some(host_plan).filter(|host| !host.is_empty());
-            outcome.refusals.extend(unfinished);
-            outcome.notes.extend(rules_left(&host, &withdrawn));
-            outcome
+    /// True if visitors reach the rules after the request, and a rule of the wanted tunnel is written, or was closed and
+    /// is deleted. The deletion of old rules in another tunnel opens nothing.
+    fn may_open(&self) -> bool {
+        let was_closed =
+            |rule: &HostRule<'_>| Some(rule.tunnel) == self.wanted_tunnel && rule.rule.requires_access();
+        match self.repoint {
+            Repoint::Later => false,
+            Repoint::NotNeeded => !self.puts.is_empty() || self.deleted.iter().any(was_closed),
+            Repoint::InStamp | Repoint::InUnstamp => true,
         }
-        Err(reason) => outcome.without_host([Refusal::whole(name.into(), resource, reason)]),
     }
 }
 
 /// The writes of a decision, and the refusals of the work that is left to a later request.
-fn planned_writes(
+pub(super) fn planned_writes(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
-    let Decision { host, accepted, withdrawn, .. } = decision;
-    let claims_during = comment::claims_with(host, accepted, withdrawn);
-    let dangling = comment::dangling(host, accepted);
+    let Decision { host, withdrawn, .. } = decision;
+    let accepted = decision.accepted();
+    let claims_during = comment::claims_with(host, &accepted, withdrawn);
+    let dangling = comment::dangling(host, &accepted);
     let is_withdrawal = is_withdrawal(decision, &claims_during, &dangling);
     let change = Change::of(decision, is_withdrawal);
     let edits = edits(host, &change, resource.as_deref());
-    let staying = change.staying.iter().map(|rule| rule.tunnel);
-    let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
+    let deleted_later = change.deleted_later.iter().map(|rule| rule.tunnel);
+    let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(deleted_later);
     if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     // Another instance may be about to write the rule of such a digest.
     let keeps_dangling = !dangling.is_empty() && !host.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE);
-    let dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
+    let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
     let is_released = claims_during.is_released || is_withdrawal && !keeps_dangling;
-    let digests = &claims_during.digests - &dangling;
-    let mut claims = Claims { digests, is_released, ..claims_during };
-    for rule in &change.going {
-        claims.digests.remove(&rule.digest);
+    let mut digests = &claims_during.digests - &removed;
+    for rule in &change.deleted {
+        digests.remove(&rule.digest);
     }
-    let comments = comment::comments(host, accepted);
+    let claims_after = Claims { digests, is_released, ..claims_during };
+    let comments = comment::comments(host, &accepted);
     let hides_wildcard = hides_wildcard(host);
     let is_deletion = accepted.is_empty() && hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
-        RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims)
-    };
-    // The deletion of old rules in another tunnel opens nothing.
-    let is_closed = |rule: &HostRule<'_>| Some(rule.tunnel) == change.target && rule.rule.requires_access();
-    let opens = match change.repoint {
-        // Visitors still reach the old rules.
-        Repoint::Later => false,
-        Repoint::NotNeeded => !change.puts.is_empty() || change.going.iter().any(is_closed),
-        Repoint::InStamp | Repoint::InUnstamp => true,
+        RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims_after)
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let digest_stays = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
@@ -176,47 +139,47 @@ fn planned_writes(
         stamp_operations,
         edits,
         unstamp_operations,
-        adoptions: adoption::adoptions(host, accepted),
+        adoptions: adoption::adoptions(host, &accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
-        moves_to: change.target.filter(|_| change.repoint == Repoint::InStamp).cloned(),
+        moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
         deletions_if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
-        claims,
-        dangling,
+        claims: claims_after,
+        dangling: removed,
         comments,
         resource,
-        opened_by_rules: if opens { decision.opened_by_rules.clone() } else { Vec::new() },
+        opened_by_rules: if change.may_open() { decision.opened_by_rules.clone() } else { Vec::new() },
     };
     Ok((plan, refusals))
 }
 
 /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
 fn edits(host: &Host<'_>, change: &Change<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
-    let removed = change.going.iter().map(|rule| {
+    let deleted = change.deleted.iter().map(|rule| {
         let path = rule.path().map(Into::into);
         let edit = RuleEdit::Delete { hostname: host.hostname.clone(), path };
         PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
     });
     let put = change.puts.iter().filter_map(|gated| {
-        let rule = gated.publication().rule.clone()?;
+        let rule = gated.rule()?.clone();
         let replaces = host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
         let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
-    removed.chain(put).collect()
+    deleted.chain(put).collect()
 }
 
-/// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
+/// The time at which the records are pointed to the wanted tunnel. Their present tunnel serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
-fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
+fn repoint(host: &Host<'_>, wanted: Option<&TunnelId>, is_in_place: bool) -> Repoint {
     let is_elsewhere =
-        |target: &&TunnelId| host.claimed_records().any(|record| points_elsewhere(record, target));
-    match target.filter(is_elsewhere) {
+        |wanted: &&TunnelId| host.claimed_records().any(|record| points_elsewhere(record, wanted));
+    match wanted.filter(is_elsewhere) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
-        // The record leads to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
+        // The record points to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
         Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
+        Some(tunnel) if is_in_place && !host.context.inputs.unready.contains_key(tunnel) => Repoint::InStamp,
         Some(_) => Repoint::Later,
     }
 }
@@ -225,7 +188,7 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
 fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     let is_put = |gated: &&&Gated| {
         let (tunnel, path) = (gated.tunnel(), gated.path());
-        gated.publication().rule.as_ref().is_some_and(|wanted| {
+        gated.rule().is_some_and(|wanted| {
             let present = host.claimed_rule_at(tunnel, path);
             !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
         })
@@ -236,34 +199,33 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 /// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule
 /// has.
 fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
-    let Decision { host, accepted, withdrawn, .. } = decision;
+    let Decision { host, withdrawn, .. } = decision;
     let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
     for rule in host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path())) {
         claims.digests.remove(&rule.digest);
     }
-    accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
+    decision.accepted().is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
-fn leaving<'a>(
+fn unwanted_rules<'a>(
     decision: &Decision<'a, '_>,
     is_withdrawal: bool,
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
-    let Decision { host, accepted, withdrawn, .. } = decision;
+    let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()));
-    let leaves = |rule: &HostRule<'_>| {
+    let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
-        let is_wanted =
-            at_path.clone().any(|one| one.publication().rule.is_some() && one.tunnel() == rule.tunnel);
+        let is_wanted = at_path.clone().any(|one| one.rule().is_some() && one.tunnel() == rule.tunnel);
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
     };
-    let goes = |rule: &HostRule<'_>| {
+    let is_deleted_now = |rule: &HostRule<'_>| {
         let is_visited = visited.as_ref() == Some(rule.tunnel);
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { host.is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
-    host.claimed_rules().copied().filter(leaves).partition(goes)
+    host.claimed_rules().copied().filter(is_unwanted).partition(is_deleted_now)
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
@@ -286,18 +248,17 @@ fn hides_wildcard(host: &Host<'_>) -> bool {
     });
     let is_bare = is_bare && host.has_new_record();
     let behind = || host.zone.wildcard_behind(host.name()).first();
-    let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
-    is_bare && behind().is_some_and(leads_on)
+    is_bare && behind().is_some_and(|record| record.tunnel() != host.record_tunnel())
 }
 
 /// True if the record is not a CNAME to the tunnel.
-fn points_elsewhere(record: &Record, target: &TunnelId) -> bool {
-    !record.is_cname() || !record.content.eq_ignore_ascii_case(&target.hostname())
+fn points_elsewhere(record: &Record, tunnel: &TunnelId) -> bool {
+    !record.is_cname() || !record.content.eq_ignore_ascii_case(&tunnel.hostname())
 }
 
 /// True if our records point only to configured tunnels.
 fn points_to_configured_tunnels(host: &Host<'_>) -> bool {
-    let mut tunnels = host.claimed_records().filter_map(|record| TunnelId::from_hostname(&record.content));
+    let mut tunnels = host.claimed_records().filter_map(|record| record.tunnel());
     tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
 }
 
@@ -334,7 +295,7 @@ impl RecordWrites<'_, '_> {
     /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
-        let (Some(target), Some(comment)) = (self.change.target, comment) else { return Vec::new() };
+        let (Some(tunnel), Some(comment)) = (self.change.wanted_tunnel, comment) else { return Vec::new() };
         let records = host.claimed_records();
         if self.change.repoint == Repoint::Later {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
@@ -345,7 +306,7 @@ impl RecordWrites<'_, '_> {
         let post = RecordOperation::Post(NewRecord {
             name: host.name().into(),
             record_type: "CNAME".into(),
-            content: target.hostname().into(),
+            content: tunnel.hostname().into(),
             proxied: true,
             ttl: 1,
             comment,
@@ -356,11 +317,11 @@ impl RecordWrites<'_, '_> {
     /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
     /// proxied in Stamp, any other record when it is pointed to a tunnel.
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
-        let (target, is_pointed) = (self.change.target, self.change.repoint.is_in(stage));
-        let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
+        let (wanted, is_pointed) = (self.change.wanted_tunnel, self.change.repoint.is_in(stage));
+        let points_to_tunnel = record.tunnel().is_some();
         let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
-        let proxied = (target.is_some() && proxies_now && !record.proxied).then_some(true);
-        let content = target.filter(|_| is_pointed).map(|target| target.hostname().into());
+        let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
+        let content = wanted.filter(|_| is_pointed).map(|tunnel| tunnel.hostname().into());
         let changes = content.is_some() || proxied.is_some() || comment.is_some();
         changes
             .then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
@@ -378,27 +339,4 @@ impl RecordWrites<'_, '_> {
         stamp.bind_to(self.host.name());
         Some(stamp)
     }
-}
-
-/// The refusals of the endpoints without a publication.
-fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
-    request.wanted.iter().filter_map(|wanted| {
-        let reason = wanted.publication.as_ref().err()?.clone();
-        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
-        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
-    })
-}
-
-/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
-fn rules_left<'h>(host: &'h Host<'_>, withdrawn: &'h Withdrawn) -> impl Iterator<Item = Note> + 'h {
-    host.rules.iter().filter_map(move |rule| {
-        let path = rule.path().unwrap_or_default();
-        let resource = withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
-        let text = format!(
-            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
-             ADOPT=all while ExternalDNS asks for the hostname",
-            host.snapshot().settings.name_of(rule.tunnel)
-        );
-        Some(Note { hostname: host.name().into(), resource, text })
-    })
 }
