@@ -1,4 +1,4 @@
-//! The id of a tunnel: a UUID, which is also the first label of the hostname that records lead to.
+//! The id of a tunnel: a UUID, which is also the first label of the hostname that records point to.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const PLACEHOLDER_PREFIX: &str = "00000000-0000-0000-0000-";
 /// The lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A tunnel's id: a UUID in lower case. It is shared, because thousands of endpoints lead to one tunnel.
+/// A tunnel's id: a UUID in lower case. It is shared, because thousands of endpoints have one tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelId(Arc<str>);
 
@@ -49,13 +49,13 @@ impl TunnelId {
         &self.0
     }
 
-    /// The hostname that the records of published hostnames lead to.
+    /// The hostname that the records of published hostnames point to.
     pub fn hostname(&self) -> String {
         [self.as_str(), ".", TUNNEL_DOMAIN].concat()
     }
 
-    /// The tunnel that a record leads to, given its target in any case, with or without a trailing dot; `None` if it
-    /// leads elsewhere.
+    /// The tunnel that a record points to, given its target in any case, with or without a trailing dot; `None` for any
+    /// other target.
     pub fn from_hostname(hostname: &str) -> Option<Self> {
         let (id, domain) = hostname.split_once('.')?;
         let domain = domain.strip_suffix('.').unwrap_or(domain);

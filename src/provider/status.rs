@@ -81,14 +81,15 @@ impl LastLoop {
     }
 
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
-    fn pending_row(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
+    fn pending_row(&self, hostname: &str, is_published: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused = |endpoint: &MarkedEndpoint| {
             refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
         };
-        let is_pending =
-            |endpoint: &&MarkedEndpoint| endpoint.is_sent() && (endpoint.differs() || !stands(endpoint));
+        let is_pending = |endpoint: &&MarkedEndpoint| {
+            endpoint.is_sent() && (endpoint.differs() || !is_published(endpoint))
+        };
         let pending =
             self.endpoints.of(hostname).iter().filter(is_pending).find(|endpoint| !is_refused(endpoint))?;
         let (state, what) = self.state(pending.hostname);
@@ -186,14 +187,14 @@ impl Provider {
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
         let refused = last.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
-        let standing = self.published_paths_of(hostname);
+        let published = self.published_paths_of(hostname);
         let is_there =
             |endpoint: &MarkedEndpoint, one: &PublishedPath| one.is_served && endpoint.has_path(&one.path);
-        let stands = |endpoint: &MarkedEndpoint| {
-            standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
+        let is_published = |endpoint: &MarkedEndpoint| {
+            published.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.pending_row(hostname, &stands));
-        rows.extend(standing.iter().flatten().map(|one| {
+        rows.extend(last.pending_row(hostname, &is_published));
+        rows.extend(published.iter().flatten().map(|one| {
             let mut endpoints = last.endpoints.of(hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
             let resource = one.resource.as_deref().map(str::to_owned);

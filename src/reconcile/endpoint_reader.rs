@@ -3,13 +3,13 @@
 //! The author of an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
 //! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for.
 
-mod part_reader;
+mod rule_reader;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use self::part_reader::PartReader;
+use self::rule_reader::RuleReader;
 use crate::ingress::PathPattern;
 use crate::ingress::access_check::ACCESS_REQUIRED;
 use crate::limits;
@@ -88,9 +88,10 @@ impl<'s> EndpointReader<'s> {
             || self.service_text(endpoint, &targets, &base).is_some_and(|(_, text)| !text.is_empty());
         let is_out = excludes_rule(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
-        let parts = named.into_iter().chain(stands_alone.then_some(base));
-        let parts = parts.filter(|part| !(excludes_rule(part) && (is_out || part.has_own_path)));
-        parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
+        let rules = named.into_iter().chain(stands_alone.then_some(base));
+        let rules =
+            rules.filter(|properties| !(excludes_rule(properties) && (is_out || properties.has_own_path)));
+        rules.filter_map(|properties| self.read_rule(endpoint, &targets, &properties, stray_path)).collect()
     }
 
     /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
@@ -123,18 +124,18 @@ impl<'s> EndpointReader<'s> {
         )
     }
 
-    /// Reads one rule of an endpoint, or its record alone. `targets` are the meanings of the endpoint's targets, and
+    /// Reads one rule of an endpoint, or its record alone. `targets` are the kinds of the endpoint's targets, and
     /// `stray_path` is a property for a path that belongs to none of its rules.
-    fn read_part(
+    fn read_rule(
         &mut self,
         endpoint: &Endpoint,
         targets: &[TargetKind],
-        part: &RuleProperties<'_>,
+        properties: &RuleProperties<'_>,
         stray_path: Option<&str>,
     ) -> Option<CanonicalEndpoint> {
-        let service = self.service_text(endpoint, targets, part)?;
-        let (asks_for_login, uses_default) = (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
-        let mut reader = PartReader { reader: self, endpoint, targets, part, mistakes: Vec::new() };
+        let service = self.service_text(endpoint, targets, properties)?;
+        let (asks_for_login, uses_default) = (self.asks_for_login(properties), service.0 == DEFAULT_SERVICE);
+        let mut reader = RuleReader { reader: self, endpoint, targets, properties, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
@@ -163,14 +164,14 @@ impl<'s> EndpointReader<'s> {
             Ok(publication) => {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
-                let mut properties = canonical::properties_of(&publication);
-                properties.extend(wildcard::property(&name).filter(|_| !intent.unasked_wildcard));
-                let endpoint = canonical::render(name, target, set_identifier, properties, labels);
+                let mut shown = canonical::properties_of(&publication);
+                shown.extend(wildcard::property(&name).filter(|_| !intent.unasked_wildcard));
+                let endpoint = canonical::render(name, target, set_identifier, shown, labels);
                 CanonicalEndpoint { endpoint, publication: Ok(publication), intent }
             }
             Err(mistakes) => {
                 let name = hostname::normalize(&endpoint.dns_name);
-                let set_identifier = self.set_identifier_as_meant(endpoint, part);
+                let set_identifier = self.set_identifier_as_meant(endpoint, properties);
                 CanonicalEndpoint {
                     intent,
                     ..invalid(name, target, set_identifier, labels, Problem::of(&mistakes))
@@ -182,15 +183,15 @@ impl<'s> EndpointReader<'s> {
     /// The set identifier that the endpoint would have if it were valid: ExternalDNS finds the published rule by it. If
     /// the path is not known, the endpoint gets a set identifier of its own. Without a path, another object with the
     /// whole hostname could win the path, and ExternalDNS would delete the published rule.
-    fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &RuleProperties<'_>) -> String {
-        let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
+    fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, properties: &RuleProperties<'_>) -> String {
+        let path = match (properties.text(TUNNEL_PATH), properties.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
             (None, Some(prefix)) => self
                 .path(TUNNEL_PATH_PREFIX, prefix)
                 .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
             (None, None) => {
                 let is_path = |meant: &str| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&meant);
-                if part.properties.iter().any(|(name, _)| self.may_mean(name, is_path)) {
+                if properties.entries.iter().any(|(name, _)| self.may_mean(name, is_path)) {
                     return set_identifier_apart(canonical::resource_of(endpoint));
                 }
                 String::new()
@@ -200,8 +201,8 @@ impl<'s> EndpointReader<'s> {
     }
 
     /// True if a property asks for a login, even if the property is misspelled or has a wrong value.
-    fn asks_for_login(&mut self, part: &RuleProperties<'_>) -> bool {
-        part.properties.iter().any(|(name, value)| match self.meaning(name) {
+    fn asks_for_login(&mut self, properties: &RuleProperties<'_>) -> bool {
+        properties.entries.iter().any(|(name, value)| match self.meaning(name) {
             Meaning::Known => {
                 let is_no = [(ACCESS_POLICY, OPEN), (ACCESS_REQUIRED, "false")].contains(&(name, value));
                 name.starts_with(ACCESS_PREFIX) && !is_no
@@ -226,15 +227,15 @@ impl<'s> EndpointReader<'s> {
         &mut self,
         endpoint: &'e Endpoint,
         targets: &[TargetKind],
-        part: &RuleProperties<'e>,
+        properties: &RuleProperties<'e>,
     ) -> Option<(&'static str, Cow<'e, str>)> {
-        if let Some(text) = part.text(TUNNEL_SERVICE) {
+        if let Some(text) = properties.text(TUNNEL_SERVICE) {
             return Some((TUNNEL_SERVICE, service_template::fill(text, canonical::resource_of(endpoint))));
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;
-        for (text, meaning) in endpoint.targets.iter().zip(targets) {
-            match meaning {
+        for (text, kind) in endpoint.targets.iter().zip(targets) {
+            match kind {
                 TargetKind::Service => services.push(text),
                 TargetKind::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
                 TargetKind::MalformedTunnel => is_record = true,
@@ -250,7 +251,8 @@ impl<'s> EndpointReader<'s> {
             return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
         // The property of a wildcard does not show that the endpoint is meant for a tunnel.
-        let names = || part.properties.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
+        let names =
+            || properties.entries.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
         let operator = &self.settings.operator;
         if let Some(template) = &operator.default_service
             && (operator.publish_all || names().any(property_name::is_known))
@@ -258,7 +260,7 @@ impl<'s> EndpointReader<'s> {
             return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
         }
         let mut targets = endpoint.targets.iter().zip(targets);
-        if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == TargetKind::ClusterName) {
+        if let Some((text, _)) = targets.find(|(_, kind)| **kind == TargetKind::ClusterName) {
             return Some(("the target", text.into()));
         }
         let is_meant = names().any(|name| self.meaning(name) != Meaning::Foreign);
@@ -316,7 +318,8 @@ fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<S
         return Some(format!("the object has more than {maximum} groups of properties: use fewer"));
     }
     let maximum = limits::ENDPOINT_PROPERTIES_MAX;
-    let most = named.iter().chain([base]).map(|part| part.properties.len()).max().unwrap_or_default();
+    let most =
+        named.iter().chain([base]).map(|properties| properties.entries.len()).max().unwrap_or_default();
     (most > maximum).then(|| format!("the object has {most} properties for one rule: use at most {maximum}"))
 }
 
@@ -325,9 +328,9 @@ fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// True if the part excludes its rule from tunnels.
-fn excludes_rule(part: &RuleProperties<'_>) -> bool {
-    let mut values = part.properties.iter().filter(|(name, _)| *name == TUNNEL).peekable();
+/// True if the properties excludes its rule from tunnels.
+fn excludes_rule(properties: &RuleProperties<'_>) -> bool {
+    let mut values = properties.entries.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")
 }
 

@@ -3,7 +3,7 @@
 //! The endpoint takes its rule over in place: each request is still answered by the same rule with the same options. A
 //! rule that no endpoint can take over in place is returned with the reason.
 
-use crate::ingress::{Rule, is_status};
+use crate::ingress::{Document, Rule, is_status};
 use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
@@ -31,44 +31,27 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     let mut found = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
         let document = &present.document;
-        let now = document.marked(&|rule| own.has(tunnel, rule));
+        let marked = document.marked(&|rule| own.has(tunnel, rule));
         // Our present rules, with the foreign rules that the endpoints found so far take over.
-        let mut owned = now.clone();
+        let mut marked_so_far = marked.clone();
         for (rule, number) in document.rules().iter().zip(1..) {
             // A catch-all with a status publishes nothing.
             if own.has(tunnel, rule) || rule.is_catch_all() && is_status(rule.service()) {
                 continue;
             }
-            let then = owned.with_own(&|other| std::ptr::eq(other, rule));
-            let mut changes = |endpoint: &Endpoint| {
-                let resource = format!("crd/{namespace}/{}", endpoint.dns_name);
-                let labels = Labels::from_iter([(RESOURCE_LABEL, &*resource)]);
-                let read = reader.read(&Endpoint { labels, ..endpoint.clone() });
-                let read =
-                    read.into_iter().next().ok_or("the webhook does not accept its service")?.publication;
-                let read = read.map_err(|problem| mask_userinfo(&problem.to_string(), "://"))?;
-                let changes = read.rule.map(|wanted| document.lost_options(rule, document, &wanted));
-                Ok::<_, String>(changes.unwrap_or_default())
-            };
+            let marked_after = marked_so_far.with_own(&|other| std::ptr::eq(other, rule));
+            let mut lost_by =
+                |endpoint: &Endpoint| lost_options(&mut reader, document, rule, endpoint, namespace);
             let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {
-                let mut endpoint = endpoint(settings, tunnel, rule);
-                // The endpoint sets the present value of each option that a default of ours would change.
-                let by_default = changes(&endpoint)?.into_iter().filter(|option| !option.value.is_empty());
-                endpoint.provider_specific.extend(by_default);
-                let lost = changes(&endpoint)?.into_iter().next();
-                let lost = lost.map(|lost| {
-                    format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)
-                });
-                let refusal = || now.conflict(&hostname, rule.path(), &|_| true);
-                let change = || {
-                    Some(format!(
-                        "taking the rule over would {}",
-                        then.effect_of_reordering(&hostname, rule.path())?
-                    ))
+                let endpoint = with_options(endpoint(settings, tunnel, rule), &mut lost_by)?;
+                let reordering = || {
+                    let effect = marked_after.effect_of_reordering(&hostname, rule.path())?;
+                    Some(format!("taking the rule over would {effect}"))
                 };
-                lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
+                let conflict = marked.conflict(&hostname, rule.path(), &|_| true);
+                conflict.or_else(reordering).map_or(Ok(endpoint), Err)
             });
-            owned = if endpoint.is_ok() { then } else { owned };
+            marked_so_far = if endpoint.is_ok() { marked_after } else { marked_so_far };
             let named = format!("{}, rule {number}, {}", settings.name_of(tunnel), rule.described());
             found.push(ForeignRule { named, endpoint, unmanaged: rule.unmanaged_fields() });
         }
@@ -76,16 +59,49 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     found
 }
 
+/// The options of the rule that would change if the endpoint took it over, with their present values.
+fn lost_options(
+    reader: &mut EndpointReader<'_>,
+    document: &Document,
+    rule: &Rule,
+    endpoint: &Endpoint,
+    namespace: &str,
+) -> Result<Vec<Property>, String> {
+    let resource = format!("crd/{namespace}/{}", endpoint.dns_name);
+    let labels = Labels::from_iter([(RESOURCE_LABEL, &*resource)]);
+    let read = reader.read(&Endpoint { labels, ..endpoint.clone() });
+    let read = read.into_iter().next().ok_or("the webhook does not accept its service")?.publication;
+    let publication = read.map_err(|problem| mask_userinfo(&problem.to_string(), "://"))?;
+    let lost = publication.rule.map(|wanted| document.lost_options(rule, document, &wanted));
+    Ok(lost.unwrap_or_default())
+}
+
+/// The endpoint with the present value of each option that a default of ours would change.
+///
+/// # Errors
+/// The option that no annotation keeps.
+fn with_options(
+    mut endpoint: Endpoint,
+    lost_by: &mut dyn FnMut(&Endpoint) -> Result<Vec<Property>, String>,
+) -> Result<Endpoint, String> {
+    let lost = lost_by(&endpoint)?.into_iter();
+    endpoint.provider_specific.extend(lost.filter(|option| !option.value.is_empty()));
+    match lost_by(&endpoint)?.first() {
+        Some(lost) => Err(format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)),
+        None => Ok(endpoint),
+    }
+}
+
 /// The rule's hostname, if a record points to the rule's tunnel and an object may publish the hostname.
 fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
     let hostname = Hostname::parse(rule.folded_hostname())?;
     let name = hostname.as_str();
-    let leads = |record: &Record| record.proxied && *record.content == *id.hostname();
+    let points_here = |record: &Record| record.proxied && *record.content == *id.hostname();
     if !rule.has_hostname(&hostname) {
         Err("its hostname ends in a dot, and the hostname of a request does not".to_owned())
     } else if !snapshot.operator().filter.matches(name) || snapshot.zone_of(name).is_none() {
         Err("its hostname is outside the domain filter or the zones".to_owned())
-    } else if !snapshot.answering(name).iter().any(leads) {
+    } else if !snapshot.answering(name).iter().any(points_here) {
         Err("no proxied record of its hostname points to this tunnel".to_owned())
     } else {
         Ok(hostname)

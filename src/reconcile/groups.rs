@@ -22,7 +22,7 @@ pub struct RuleProperties<'e> {
     /// The group; empty for properties without a group.
     pub group: &'e str,
     /// Sorted and without duplicates, so that the order of arrival does not decide which of two equal names is read.
-    pub properties: Vec<NameAndValue<'e>>,
+    pub entries: Vec<NameAndValue<'e>>,
     /// True if the group has a path of its own, or the properties have no group.
     pub has_own_path: bool,
 }
@@ -49,7 +49,7 @@ pub fn split<'e>(
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    (RuleProperties { group: "", properties: base, has_own_path: true }, named)
+    (RuleProperties { group: "", entries: base, has_own_path: true }, named)
 }
 
 fn with_defaults<'e>(
@@ -62,8 +62,8 @@ fn with_defaults<'e>(
     let has_own_path = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
     let is_default =
         |(name, _): &&NameAndValue<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
-    let properties = own.iter().chain(base.iter().filter(is_default)).copied().collect();
-    RuleProperties { group, properties: sorted(properties), has_own_path }
+    let entries = own.iter().chain(base.iter().filter(is_default)).copied().collect();
+    RuleProperties { group, entries: sorted(entries), has_own_path }
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
@@ -80,7 +80,7 @@ impl<'e> RuleProperties<'e> {
 
     /// The value of the first property called `name`.
     pub fn text(&self, name: &str) -> Option<&'e str> {
-        self.properties.iter().find(|(present, _)| *present == name).map(|(_, value)| *value)
+        self.entries.iter().find(|(present, _)| *present == name).map(|(_, value)| *value)
     }
 }
 
@@ -110,8 +110,8 @@ mod tests {
             names.iter().chain(&others).map(|name| (&**name, "")).collect();
         let many = endpoint(&properties);
         let (base, named) = split_ours(&many);
-        assert_eq!((base.properties.len(), named.len()), (others.len(), limits::ENDPOINT_GROUPS_MAX + 1));
-        assert!(named.iter().all(|part| part.properties.len() == limits::ENDPOINT_PROPERTIES_MAX + 2));
+        assert_eq!((base.entries.len(), named.len()), (others.len(), limits::ENDPOINT_GROUPS_MAX + 1));
+        assert!(named.iter().all(|part| part.entries.len() == limits::ENDPOINT_PROPERTIES_MAX + 2));
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
             ("webhook/origin-server-name.lost", "api"),
         ]);
         let (base, named) = split_ours(&endpoint);
-        assert_eq!(base.properties.len(), 3);
+        assert_eq!(base.entries.len(), 3);
         let [api, lost, beta] = &named[..] else {
             panic!("three groups in {named:?}");
         };

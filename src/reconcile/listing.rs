@@ -100,7 +100,9 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     let left = unneeded.map(|one| unneeded_application(one.own.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
-    entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign_record(record, &tunnel, snapshot)));
+    entries.extend(
+        cnames_to_tunnels(snapshot).filter_map(|(record, tunnel)| foreign_record(record, &tunnel, snapshot)),
+    );
     for (tunnel, present) in &snapshot.tunnels {
         let rules = present.document.rules().iter();
         entries.extend(rules.filter_map(|rule| foreign_rule(tunnel, rule, snapshot)));
@@ -131,8 +133,8 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     }
     let path = path_of(&endpoint.set_identifier);
     let refuses_every_visitor = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
-        let standing = HostProtection::of(&hostname, snapshot);
-        standing.own_rule(path, None).is_some_and(|rule| standing.refuses_every_visitor(rule))
+        let protection = HostProtection::of(&hostname, snapshot);
+        protection.own_rule(path, None).is_some_and(|rule| protection.refuses_every_visitor(rule))
     });
     if refuses_every_visitor && !drift.contains(&ACCESS_DRIFT) {
         drift.push(ACCESS_DRIFT);
@@ -162,12 +164,12 @@ fn unneeded_application(application: &Application) -> Entry {
 }
 
 /// The CNAMEs of all owners that point to a tunnel, each with its tunnel.
-fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
+fn cnames_to_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
     let records =
         snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
-    let leading =
+    let cnames =
         records.filter(|(zone, record)| record.is_cname() && snapshot.is_zone_of(zone, &record.name));
-    leading.filter_map(|(_, record)| Some((record, record.tunnel()?)))
+    cnames.filter_map(|(_, record)| Some((record, record.tunnel()?)))
 }
 
 /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
@@ -231,7 +233,8 @@ fn is_reached(hostname: &str, tunnel: &TunnelId, snapshot: &Snapshot) -> bool {
         return true;
     }
     if let Some(domain) = hostname.strip_prefix("*.") {
-        return leads(snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
+        return cnames_to_tunnels(snapshot)
+            .any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
     }
     snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
 }
@@ -242,6 +245,7 @@ fn owner_of(hostname: &str, digest: Digest, snapshot: &Snapshot) -> Option<Box<s
     let mut stamps = records.iter().filter_map(Stamp::of);
     stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
 }
+
 fn is_for_every_host(hostname: &str) -> bool {
     hostname.is_empty() || hostname == EVERY_HOST
 }

@@ -116,6 +116,7 @@ fn allowed(operator: &OperatorSettings, namespace: &str) -> String {
          without origin-bastion-mode and origin-proxy-type"
     )
 }
+
 /// The mistake if the guard forbids a publication to the object of a `resource` label. The mistake is found before
 /// planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Mistake> {

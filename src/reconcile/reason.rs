@@ -265,8 +265,8 @@ impl fmt::Display for Reason {
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
                 joined_remedies(Some(adopt), [DELETE, REMOVE_HOSTNAME])
             ),
-            Self::Unprotected(gap) => {
-                write!(formatter, "ACCESS_GUARD is on, and {gap}")
+            Self::Unprotected(problem) => {
+                write!(formatter, "ACCESS_GUARD is on, and {problem}")
             }
             Self::AccessUnknown(text) => {
                 write!(formatter, "the webhook cannot use Cloudflare Access: {text}")

@@ -209,7 +209,7 @@ impl Snapshot {
     }
 
     /// True if a zone that was not read is at or below a domain.
-    pub(super) fn has_zone_elsewhere_below(&self, domain: &str) -> bool {
+    pub(super) fn has_excluded_zone_below(&self, domain: &str) -> bool {
         self.excluded_zones.iter().any(|zone| hostname::is_within(&zone.name, domain))
     }
 

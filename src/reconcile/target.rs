@@ -1,4 +1,4 @@
-//! Finds the meaning of an endpoint's target. ExternalDNS accepts any text as the target of a CNAME, so a service
+//! Finds the kind of an endpoint's target. ExternalDNS accepts any text as the target of a CNAME, so a service
 //! without its scheme arrives as a target too.
 
 use std::net::IpAddr;
@@ -9,7 +9,6 @@ use crate::model::TunnelId;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest};
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
-/// The meaning of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKind {
     /// A service, valid or not.

@@ -83,7 +83,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
     let (name, filter) = (place.hostname(), &snapshot.operator().filter);
     let is_whole = match name.strip_prefix("*.") {
-        Some(domain) => filter.matches_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
+        Some(domain) => filter.matches_all_below(domain) && !snapshot.has_excluded_zone_below(domain),
         None => filter.matches(name),
     };
     is_whole && snapshot.zone_of(name).is_some()

@@ -25,12 +25,12 @@ use crate::reconcile::target::TargetKind;
 use crate::reconcile::wildcard::{self, ASKED};
 
 /// Reads the properties of one rule.
-pub(super) struct PartReader<'r, 's> {
+pub(super) struct RuleReader<'r, 's> {
     pub(super) reader: &'r mut EndpointReader<'s>,
     pub(super) endpoint: &'r Endpoint,
-    /// The meanings of the endpoint's targets.
+    /// The kinds of the endpoint's targets.
     pub(super) targets: &'r [TargetKind],
-    pub(super) part: &'r RuleProperties<'r>,
+    pub(super) properties: &'r RuleProperties<'r>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
@@ -41,7 +41,7 @@ const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/t
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnreadableValue;
 
-impl PartReader<'_, '_> {
+impl RuleReader<'_, '_> {
     pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> UnreadableValue {
         self.mistakes.push(Mistake::new(subject, problem));
         UnreadableValue
@@ -61,8 +61,8 @@ impl PartReader<'_, '_> {
         let settings = self.reader.settings;
         let default = settings.default_tunnel();
         let mut tunnels = Vec::new();
-        for (text, meaning) in self.endpoint.targets.iter().zip(self.targets) {
-            match meaning {
+        for (text, kind) in self.endpoint.targets.iter().zip(self.targets) {
+            match kind {
                 TargetKind::Tunnel(tunnel) => tunnels.push(tunnel),
                 TargetKind::MalformedTunnel => {
                     let example = default.hostname();
@@ -72,7 +72,7 @@ impl PartReader<'_, '_> {
                 TargetKind::Service | TargetKind::ClusterName | TargetKind::Other => {}
             }
         }
-        if let Some(text) = self.part.text(TUNNEL) {
+        if let Some(text) = self.properties.text(TUNNEL) {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
                 let problem = format!(
@@ -90,7 +90,7 @@ impl PartReader<'_, '_> {
         }
         if !settings.is_configured(tunnel) {
             let known = settings.tunnel_names();
-            let problem = format!("leads to tunnel {tunnel}, which is not configured; configured: {known}");
+            let problem = format!("points to tunnel {tunnel}, which is not configured; configured: {known}");
             return Err(self.mistake("the target", problem));
         }
         Ok(tunnel.clone())
@@ -102,18 +102,18 @@ impl PartReader<'_, '_> {
         (subject, text): (&str, Cow<'_, str>),
         hostname: &Result<Hostname, UnreadableValue>,
     ) -> Result<Option<WantedRule>, UnreadableValue> {
-        let (settings, part) = (self.reader.settings, self.part);
+        let (settings, properties) = (self.reader.settings, self.properties);
         let path = self.path();
-        if !part.has_own_path {
+        if !properties.has_own_path {
             self.mistake(
-                &format!("the group {:?}", part.group),
+                &format!("the group {:?}", properties.group),
                 "has no path of its own: check the group's spelling; a property for all paths has no group",
             );
         }
         let is_record = text == RECORD_ONLY;
         let no_defaults = OriginRequest::default();
         let defaults = if is_record { &no_defaults } else { &settings.operator.origin_defaults };
-        let origin_request = OriginRequest::read(&|name| part.text(name), defaults).map_err(|bad| {
+        let origin_request = OriginRequest::read(&|name| properties.text(name), defaults).map_err(|bad| {
             self.mistakes.extend(bad);
             UnreadableValue
         });
@@ -133,7 +133,7 @@ impl PartReader<'_, '_> {
             let is_unfilled = text.contains(['{', '}']);
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
         })?;
-        if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
+        if let Some(property) = properties.path_property().filter(|_| service.is_tcp()) {
             self.mistake(property, "is set, and a TCP service has no paths: remove the path");
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);
@@ -149,9 +149,9 @@ impl PartReader<'_, '_> {
         &mut self,
         rule: &Result<Option<WantedRule>, UnreadableValue>,
     ) -> Result<WantedAccess, UnreadableValue> {
-        let (settings, part) = (self.reader.settings, self.part);
-        let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
-        if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
+        let (settings, properties) = (self.reader.settings, self.properties);
+        let (text, duration) = (properties.text(ACCESS_POLICY), properties.text(ACCESS_SESSION_DURATION));
+        if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| properties.text(name).is_some()) {
             if text.or(duration).is_some() {
                 self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
@@ -208,15 +208,16 @@ impl PartReader<'_, '_> {
     }
 
     fn path(&mut self) -> Result<Option<PathPattern>, UnreadableValue> {
-        let (subject, text) = match (self.part.text(TUNNEL_PATH), self.part.text(TUNNEL_PATH_PREFIX)) {
-            (None, None) => return Ok(None),
-            (Some(text), None) => (TUNNEL_PATH, text),
-            (None, Some(text)) => (TUNNEL_PATH_PREFIX, text),
-            (Some(_), Some(_)) => {
-                let problem = format!("and {TUNNEL_PATH} are both set; keep one");
-                return Err(self.mistake(TUNNEL_PATH_PREFIX, problem));
-            }
-        };
+        let (subject, text) =
+            match (self.properties.text(TUNNEL_PATH), self.properties.text(TUNNEL_PATH_PREFIX)) {
+                (None, None) => return Ok(None),
+                (Some(text), None) => (TUNNEL_PATH, text),
+                (None, Some(text)) => (TUNNEL_PATH_PREFIX, text),
+                (Some(_), Some(_)) => {
+                    let problem = format!("and {TUNNEL_PATH} are both set; keep one");
+                    return Err(self.mistake(TUNNEL_PATH_PREFIX, problem));
+                }
+            };
         let parsed = self.reader.path(subject, text);
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
     }
@@ -224,8 +225,8 @@ impl PartReader<'_, '_> {
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
     /// of it.
     pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, UnreadableValue>) -> bool {
-        let (endpoint, part) = (self.endpoint, self.part);
-        let said = part.text(TUNNEL_WILDCARD);
+        let (endpoint, properties) = (self.endpoint, self.properties);
+        let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {
             _ if said != endpoint.property(TUNNEL_WILDCARD) => {
                 "applies to the whole object: set it without a group"
@@ -240,7 +241,7 @@ impl PartReader<'_, '_> {
         let name = hostname.as_ref().map_or(&*endpoint.dns_name, Hostname::as_str);
         said != Some(ASKED)
             && wildcard::needs_property(name, endpoint.labels.value(RESOURCE_LABEL))
-            && !part.properties.iter().any(|(name, _)| match self.reader.meaning(name) {
+            && !properties.entries.iter().any(|(name, _)| match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD),
                 Meaning::Known | Meaning::Foreign => false,
             })
@@ -249,7 +250,7 @@ impl PartReader<'_, '_> {
     /// Adds a mistake for each misspelled name, for a value in quotation marks, and for a property that is set twice.
     pub(super) fn check_names(&mut self) {
         let is_mark = adopt::QUOTATION_MARKS;
-        for (name, value) in &self.part.properties {
+        for (name, value) in &self.properties.entries {
             match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => {
                     let hint = match nearest {
@@ -265,7 +266,7 @@ impl PartReader<'_, '_> {
             }
         }
         // The properties are sorted and without duplicates. Foreign properties are not read, so they cannot conflict.
-        let ours = self.part.properties.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
+        let ours = self.properties.entries.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
         let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
         if let Some(((name, _), _)) = conflicting {
             self.mistake(name, "is set twice, to different values");
