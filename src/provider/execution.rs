@@ -43,10 +43,11 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// For each tunnel that this run read, the hostnames with a rule that the plan did not know.
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The hostnames that are left out, because a tunnel cannot be written.
+    /// The hostnames that are given up, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets that were tried; false for a target with pieces that were neither written nor refused.
-    tried: BTreeMap<WriteTarget<'a>, bool>,
+    tried: BTreeSet<WriteTarget<'a>>,
+    /// The targets with pieces that were neither written nor refused.
+    undecided: BTreeSet<WriteTarget<'a>>,
     /// The zones that have the maximum number of records, with Cloudflare's answer.
     full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -84,7 +85,8 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
-        tried: BTreeMap::new(),
+        tried: BTreeSet::new(),
+        undecided: BTreeSet::new(),
         full_zones: BTreeMap::new(),
         search_writes: 0,
     };
@@ -93,18 +95,18 @@ pub(super) fn run<'a>(
         .and_then(|()| execution.give_up_unwritable(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_records();
-    let Execution { memory, mut ledger, tried, .. } = execution;
+    let Execution { memory, mut ledger, tried, undecided, .. } = execution;
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
-    for (target, _) in tried.into_iter().filter(|(_, is_decided)| *is_decided) {
+    for target in tried.difference(&undecided) {
         memory.targets.forget(target.id());
     }
     ledger.into_result()
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
+    /// Gives up the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
     /// [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
     ///
     /// # Errors
@@ -125,7 +127,7 @@ impl<'a> Execution<'a> {
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     // The probe shows that the tunnel can be written, even if this run sends none of its edits.
-                    self.tried.entry(WriteTarget::Tunnel(tunnel)).or_insert(true);
+                    self.tried.insert(WriteTarget::Tunnel(tunnel));
                     continue;
                 }
                 Err(Stop::Target(reason)) => reason,
@@ -140,14 +142,14 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Writes each stage to all targets. If a target cannot be written, only its hostnames are left out.
+    /// Writes each stage to all targets. If a target cannot be written, only its hostnames are given up.
     ///
     /// # Errors
     /// When the run ends early, because no time or no calls are left.
     fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         self.write_stage(Stage::Stamp, hosts)?;
         self.write_stage(Stage::EditRules, hosts)?;
-        self.keep_missed(hosts);
+        self.give_up_missed(hosts);
         self.write_stage(Stage::Unstamp, hosts)
     }
 
@@ -167,9 +169,9 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Leaves out the hostnames with digests without a rule that are to be removed, if a tunnel has a rule that the plan
-    /// did not know.
-    fn keep_missed(&mut self, hosts: &[&'a HostPlan]) {
+    /// Gives up the hostnames whose comment would lose a digest without a rule, if a tunnel has that rule although the plan
+    /// did not know it.
+    fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let mut with_dangling = hosts.to_vec();
         with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
         with_dangling.retain(|host| !self.ledger.is_given_up(host));
@@ -179,7 +181,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of
-    /// hostnames that are left out.
+    /// hostnames that are given up.
     fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
         if let Reason::Failed(text) = reason
             && !self.memory.targets.is_failing(target.id())
@@ -198,7 +200,7 @@ impl<'a> Execution<'a> {
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
-        self.tried.entry(target).or_insert(true);
+        self.tried.insert(target);
         let stop = loop {
             if let WriteTarget::Zone(zone) = target
                 && let Some(answer) = self.full_zones.get(zone).cloned()
@@ -225,18 +227,18 @@ impl<'a> Execution<'a> {
         };
         match stop {
             Stop::Target(reason) => {
-                self.leave_out(target, &halving.undecided(), &reason);
+                self.give_up_undecided(target, &halving.undecided(), &reason);
                 Ok(())
             }
             Stop::Run(error) => {
-                self.tried.insert(target, false);
+                self.undecided.insert(target);
                 Err(error)
             }
         }
     }
 
-    /// Leaves out the undecided pieces of a target to which nothing more can be written.
-    fn leave_out(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
+    /// Gives up the undecided pieces of a target to which nothing more can be written.
+    fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if matches!(reason, Reason::Failed(_)) {
             // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
             let known = self.memory.targets.of(target.id());
@@ -247,7 +249,7 @@ impl<'a> Execution<'a> {
             self.set_failing(target, hostnames, reason);
         }
         if !undecided.is_empty() {
-            self.tried.insert(target, false);
+            self.undecided.insert(target);
         }
         self.ledger.give_up_all(undecided, reason);
     }

@@ -9,18 +9,18 @@ mod last_snapshot;
 mod logged;
 mod newest;
 mod unfinished;
+mod unneeded_places;
 mod write_history;
 
 use self::alternations::Alternations;
-pub(super) use self::applications::{
-    AccessMemory, ApplicationWriteOutcome, UnneededPlaces, WrittenApplication,
-};
+pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, WrittenApplication};
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
 pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 use self::unfinished::{TargetMemories, TurnMemory};
+pub(super) use self::unneeded_places::UnneededPlaces;
 pub(super) use self::write_history::FullZone;
 use self::write_history::WriteHistory;
 

@@ -10,7 +10,8 @@ use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::provider::Provider;
-use crate::provider::access::writer::{ApplicationWriter, UNNEEDED_APPLICATIONS_TIMEOUT};
+use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
+use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
@@ -37,8 +38,8 @@ struct ApplyRequest<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    /// True if [`deletes_rules`] was true for a plan of this request.
-    deletes_rules: bool,
+    /// True if a plan of this request left an application of ours with fewer rules.
+    may_leave_applications: bool,
 }
 
 impl Provider {
@@ -50,8 +51,9 @@ impl Provider {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
-        let deletes_rules = false;
-        let mut request = ApplyRequest { provider: self, memory, resolved, changes, deadline, deletes_rules };
+        let may_leave_applications = false;
+        let mut request =
+            ApplyRequest { provider: self, memory, resolved, changes, deadline, may_leave_applications };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -79,7 +81,7 @@ impl ApplyRequest<'_> {
             if plan.is_empty() || self.provider.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
-            self.deletes_rules |= deletes_rules(&plan, &snapshot);
+            self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
             self.note_run(&plan, &result, &snapshot);
@@ -152,11 +154,11 @@ impl ApplyRequest<'_> {
     /// Deletes our applications that are replaced by another one at their place, after this request deleted rules:
     /// otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.deletes_rules {
+        if self.may_leave_applications {
             let time = self.deadline.remaining(self.provider.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
             let deadline = Deadline::after(self.provider.clock(), time);
             let Ok(snapshot) = self.provider.read(self.resolved, true, deadline) else { return };
-            self.provider.delete_unneeded(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
+            self.provider.delete_selected(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
         }
     }
 
@@ -248,7 +250,7 @@ impl ApplyRequest<'_> {
 }
 
 /// True if the plan deletes rules of a hostname with an application of ours, or removes digests of deleted rules.
-fn deletes_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
+fn deletes_protected_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
     let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
     let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname()));
     hosts.any(|host| !host.dangling.is_empty() || host.edits.iter().any(is_deletion))

@@ -122,7 +122,7 @@ impl<'a> Halving<'a> {
         None
     }
 
-    /// Drops the pieces of hostnames that are left out.
+    /// Drops the pieces of hostnames that were given up.
     pub(super) fn drop_given_up(&mut self, is_given_up: impl Fn(&HostPlan) -> bool) {
         for list in [&mut self.queue, &mut self.sent] {
             list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
@@ -152,10 +152,10 @@ fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
         let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
             return Ordering::Equal;
         };
-        let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Delete { .. });
+        let is_deletion = |edit: &RuleEdit| matches!(edit, RuleEdit::Delete { .. });
         let narrower_first = one.in_order_of_list(other);
-        let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
-        goes(one).cmp(&goes(other)).then(in_turn)
+        let in_turn = if is_deletion(one) { narrower_first.reverse() } else { narrower_first };
+        is_deletion(one).cmp(&is_deletion(other)).then(in_turn)
     });
     pieces
 }

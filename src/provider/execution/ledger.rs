@@ -28,7 +28,7 @@ pub(in crate::provider) struct RunResult {
 /// The end of a run.
 #[derive(Debug, Default)]
 pub(in crate::provider) enum Ending {
-    /// Every piece was sent or left out.
+    /// Every piece was sent or given up.
     #[default]
     Complete,
     /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
@@ -76,7 +76,7 @@ impl<'a> Ledger<'a> {
         self.written.contains(&piece.fingerprint())
     }
 
-    /// Leaves out a hostname from here on.
+    /// Writes nothing more of a hostname in this run.
     pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
         if self.result.given_up.insert(host.hostname.clone()) {
             self.push_whole(host, reason);
@@ -87,7 +87,7 @@ impl<'a> Ledger<'a> {
         self.result.refusals.push(Refusal::whole(host.hostname.clone(), host.resource.clone(), reason));
     }
 
-    /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
+    /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
     /// hostname's other unwritten pieces wait for the first of its refused rules.
     pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
         for (Piece { host, work }, reason) in refused {
@@ -108,11 +108,7 @@ impl<'a> Ledger<'a> {
                 continue;
             }
             self.push_whole(host, Reason::BesideRefused { path, refused: reason.label_value() });
-            // The next request refuses this rule before it plans, and sends the pieces of the hostname's other objects. In
-            // a move they would wait again, so the request does not fail for them.
-            let is_put = matches!(edit, RuleEdit::Put { .. });
-            self.result.is_unfinished |=
-                matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none();
+            self.result.is_unfinished |= can_be_finished(host, edit, reason);
         }
     }
 
@@ -125,7 +121,7 @@ impl<'a> Ledger<'a> {
         self.result.ending = Ending::LostAnswer;
     }
 
-    /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
+    /// Notes that no time or no calls are left, and gives up the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error) {
         let reason = Reason::Failed(format!("the request ended before all writes were done: {error}"));
@@ -194,4 +190,11 @@ impl<'a> Ledger<'a> {
         }
         (claims != done).then_some((stamped, claims))
     }
+}
+
+/// True if the next request can write the pieces of a hostname beside the refused edit. It refuses a put before it plans,
+/// and then sends the pieces of the hostname's other objects. In a move they would wait again.
+fn can_be_finished(host: &HostPlan, refused: &RuleEdit, reason: &Reason) -> bool {
+    let is_put = matches!(refused, RuleEdit::Put { .. });
+    matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none()
 }

@@ -1,24 +1,15 @@
-//! Remembers whether Access showed applications of ours, recent writes, which Cloudflare's list may not show yet, and the
-//! places of our applications that nothing needs, which are deleted a loop later.
+//! Remembers whether Access showed applications of ours, and recent writes, which Cloudflare's list may not show yet.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::write_history::Pause;
-use crate::collections::inserted;
-use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::reason::Reason;
 
 /// After a write, Cloudflare's list of applications may not show the write for this time.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
-
-/// The shortest and the longest pause of the deletion of an unneeded application. Each attempt reads everything anew.
-const DELETION_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MAX);
 
 /// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
@@ -71,139 +62,5 @@ impl AccessMemory {
         let mut written = lock(&self.written);
         written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
         written.clone()
-    }
-}
-
-/// The places of our applications that the last check found unneeded.
-#[derive(Debug, Default)]
-pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
-
-#[derive(Debug, Default)]
-struct UnneededPlace {
-    /// The consecutive checks that found the place unneeded; one after an attempt to delete its application.
-    checks: u32,
-    /// Cloudflare refused to delete the application.
-    pause: Option<Pause>,
-}
-
-impl UnneededPlace {
-    fn is_confirmed(&self, now: Instant) -> bool {
-        self.checks >= 2 && self.pause.as_ref().is_none_or(|pause| pause.reason(now).is_none())
-    }
-}
-
-impl UnneededPlaces {
-    /// Notes what a new check found. Two applications may have the same place.
-    pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
-        let found: BTreeSet<&Place> = inserted(found);
-        self.0.retain(|place, _| found.contains(place));
-        for place in found {
-            self.0.entry(place.clone()).or_default().checks += 1;
-        }
-    }
-
-    pub(crate) fn has_confirmed(&self, now: Instant) -> bool {
-        self.0.values().any(|place| place.is_confirmed(now))
-    }
-
-    /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
-    pub(crate) fn take_confirmed(&mut self, now: Instant) -> BTreeSet<Place> {
-        let confirmed = self.0.iter_mut().filter(|(_, place)| place.is_confirmed(now));
-        inserted(confirmed.map(|(place, unneeded)| {
-            unneeded.checks = 1;
-            place.clone()
-        }))
-    }
-
-    /// Notes that a place's application could not be deleted, and pauses the deletion if Cloudflare refused it. True if it
-    /// was refused for a new reason.
-    pub(crate) fn note_failed(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
-        let UnneededPlace { checks, pause } = self.0.entry(place).or_default();
-        *checks = 1;
-        // Such a reason may be over in the next loop.
-        if reason.fails_request() {
-            return false;
-        }
-        let is_new = pause.as_ref().is_none_or(|pause| !pause.is_for(&reason));
-        *pause = Some(Pause::after(pause.as_ref(), reason, DELETION_PAUSES, now));
-        is_new
-    }
-
-    /// Forgets every check; pauses stay.
-    pub(crate) fn forget_checks(&mut self) {
-        self.0.values_mut().for_each(|place| place.checks = 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Hostname;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    fn place() -> Place {
-        Place::of(&Hostname::parse("a.example.com").unwrap(), None).unwrap()
-    }
-
-    fn no() -> Reason {
-        Reason::Cloudflare("no".to_owned())
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
-    fn now() -> Instant {
-        Instant::now()
-    }
-
-    /// A token that may only read Access deletes nothing, and each attempt needs a new reading of everything.
-    #[test]
-    fn the_deletion_of_an_unneeded_application_that_is_refused_waits_ever_longer() {
-        let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
-        let is_tried = |minute: &u32| {
-            let now = start + MINUTE * *minute;
-            places.note([&place].into_iter());
-            let is_tried = places.has_confirmed(now);
-            for place in places.take_confirmed(now) {
-                assert_eq!(places.note_failed(place, no(), now), *minute == 2, "the reason is new once");
-            }
-            is_tried
-        };
-        assert_eq!((1..=240).filter(is_tried).collect::<Vec<_>>(), [2, 3, 5, 9, 17, 33, 65, 125, 185]);
-    }
-
-    #[test]
-    fn two_checks_in_a_row_confirm_a_place_and_a_check_that_does_not_find_it_forgets_it() {
-        let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
-        places.note([&place].into_iter());
-        assert!(!places.has_confirmed(now));
-        places.note([&place].into_iter());
-        assert_eq!(places.take_confirmed(now), [place.clone()].into());
-        assert!(!places.has_confirmed(now), "it is deleted now");
-        places.note([&place].into_iter());
-        assert!(places.has_confirmed(now), "it was not deleted");
-        assert!(!places.note_failed(place.clone(), Reason::Waiting("no time".to_owned()), now));
-        places.note([&place].into_iter());
-        assert!(places.has_confirmed(now), "it may be deleted in the next loop");
-        places.note_failed(place.clone(), no(), now);
-        places.note([].into_iter());
-        places.note([&place].into_iter());
-        assert!(!places.has_confirmed(now), "a place that was needed begins anew");
-        places.note([&place].into_iter());
-        assert!(places.has_confirmed(now));
-    }
-
-    /// A rule that a request did not write may need the application.
-    #[test]
-    fn forgotten_checks_leave_the_pauses() {
-        let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
-        (0..2).for_each(|_| places.note([&place].into_iter()));
-        places.note_failed(place.clone(), no(), now);
-        places.forget_checks();
-        let later = now + DELETION_PAUSES.0;
-        places.note([&place].into_iter());
-        assert!(!places.has_confirmed(later));
-        places.note([&place].into_iter());
-        assert!(places.has_confirmed(later) && !places.has_confirmed(now));
-        assert!(!places.note_failed(place, no(), later), "the reason is still known");
     }
 }

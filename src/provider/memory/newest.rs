@@ -22,20 +22,41 @@ const RECORDS_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 pub(crate) struct Newest {
     versions: BTreeMap<TunnelId, Version>,
-    /// By record: the earliest time of the write by Cloudflare's clock (`None`: deleted), and the time of the answer.
-    records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
+    records: BTreeMap<RecordId, Written>,
+}
+
+/// The last write of a record.
+#[derive(Debug)]
+struct Written {
+    /// The earliest time of the write by Cloudflare's clock; `None` if the record was deleted.
+    modified: Option<Duration>,
+    answered_at: Instant,
 }
 
 /// The newest configuration of a tunnel.
 #[derive(Debug)]
 struct Version {
-    /// The number of the version, and whether a read showed rules in the version.
-    state: (i64, bool),
+    state: VersionState,
     seen_at: Instant,
 }
 
+/// A version is newer with a higher number. With the same number, it is newer once a read showed rules in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct VersionState {
+    number: i64,
+    has_shown_rules: bool,
+}
+
+impl Written {
+    /// True if a list of records may not show the write yet.
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.answered_at) < BATCH_MAX_AGE
+    }
+}
+
 impl Newest {
-    /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that arrives after a newer answer counts as old too, and the caller reads once more.
+    /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that arrives
+    /// after a newer answer counts as old too, and the caller reads once more.
     ///
     /// # Errors
     /// The evidence that the answer is old.
@@ -54,15 +75,16 @@ impl Newest {
         if number < 0 && !is_empty {
             return Ok(());
         }
-        let state = (number, number > 0 && read.is_some() && !is_empty);
+        let has_shown_rules = number > 0 && read.is_some() && !is_empty;
+        let state = VersionState { number, has_shown_rules };
         if let Some(Version { state: newest, seen_at }) = self.versions.get(tunnel)
             && state < *newest
             && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE
         {
-            return Err(if number == newest.0 {
+            return Err(if number == newest.number {
                 format!("version {number} came without the rules that it had before")
             } else {
-                format!("version {number} came after version {}", newest.0)
+                format!("version {number} came after version {}", newest.number)
             });
         }
         self.versions.insert(tunnel.clone(), Version { state, seen_at: now });
@@ -71,17 +93,17 @@ impl Newest {
 
     /// The newest version of the tunnel's configuration that was read or written.
     pub(crate) fn version(&self, tunnel: &TunnelId) -> Option<i64> {
-        self.versions.get(tunnel).map(|version| version.state.0)
+        self.versions.get(tunnel).map(|version| version.state.number)
     }
 
     /// Notes the records of a completed batch.
     pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
-        self.records.retain(|_, (_, at)| now.saturating_duration_since(*at) < BATCH_MAX_AGE);
+        self.records.retain(|_, write| write.is_recent(now));
         let deleted = deleted.iter().map(|id| (id, None));
         let written = written.iter().filter_map(|record| Some((&record.id, Some(record.written_at()?))));
-        for (id, state) in deleted.chain(written) {
+        for (id, modified) in deleted.chain(written) {
             if self.records.len() < RECORDS_MAX || self.records.contains_key(id) {
-                self.records.insert(id.clone(), (state, now));
+                self.records.insert(id.clone(), Written { modified, answered_at: now });
             }
         }
     }
@@ -92,10 +114,13 @@ impl Newest {
     /// The evidence that the list is old.
     pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
         for record in list {
-            if let Some((written, at)) = self.records.get(&record.id)
-                && now.saturating_duration_since(*at) < BATCH_MAX_AGE
-                && written.is_none_or(|written| record.modified.is_some_and(|modified| modified < written))
-            {
+            let recent = self.records.get(&record.id).filter(|write| write.is_recent(now));
+            let is_before = |write: &Written| {
+                write
+                    .modified
+                    .is_none_or(|written| record.modified.is_some_and(|modified| modified < written))
+            };
+            if recent.is_some_and(is_before) {
                 return Err(format!(
                     "the list shows the record of {} as it was before the webhook's last write",
                     record.name
