@@ -15,6 +15,7 @@ use crate::model::{LogLine, TunnelId, hostname};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
+use crate::provider::memory::LastLoop;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
@@ -56,8 +57,11 @@ impl Provider {
         }
         if self.is_dry_run() {
             let writes = describe(plan).into_iter();
-            let new =
-                lock(&self.last_loop).request.dry_run_writes.new_items(writes, self.clock().unix_seconds());
+            let new = lock(&self.last_loop).request.dry_run_writes.new_items(
+                writes,
+                self.clock().unix_seconds(),
+                |_, _| false,
+            );
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -69,14 +73,16 @@ impl Provider {
     /// returned, because the log already has a line for each failed write.
     fn store_result(&self, changes: &Changes, plan: &Plan, result: &RunResult) -> Vec<Refusal> {
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
-        let last = &mut lock(&self.last_loop).request;
+        let LastLoop { request: last, alternations, .. } = &mut *lock(&self.last_loop);
         let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
-        let mut news = last.refusals.new_items(refusals.chain(left), self.clock().unix_seconds());
+        let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
+        let now = self.clock().unix_seconds();
+        let mut news = last.refusals.new_items(refusals.chain(left), now, is_expected);
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run() {
             let asked = changes.wanted();

@@ -2,6 +2,7 @@
 //! dashboard, or an outage: a visitor without a login is never served what is protected.
 
 mod edited_by_hand;
+mod merged;
 mod outages;
 
 use std::sync::Arc;

@@ -25,13 +25,17 @@ pub(crate) struct Alternations {
 /// The history of a path of a hostname.
 #[derive(Debug)]
 struct PathHistory {
+    hostname_fingerprint: u64,
     now: ObjectEndpoint,
     /// The object before the present object, and the loop in which the object changed.
     before: Option<(ObjectEndpoint, u64)>,
     /// The present object has returned. A single return may be a rollback, so only the second return is logged.
     is_back: bool,
+    /// The present object has returned twice in a row.
+    alternates: bool,
     last_loop: u64,
-    line: Option<LogLine>,
+    /// The line of the log, and the last loop in which the object changed to one that asks for something else.
+    line: Option<(LogLine, u64)>,
 }
 
 /// An object, and a fingerprint of its endpoint.
@@ -53,39 +57,60 @@ impl Alternations {
             match self.by_path.get_mut(&path) {
                 Some(seen) => seen.change(endpoint, now, self.loops),
                 None if has_room => {
-                    let seen =
-                        PathHistory { now, before: None, is_back: false, last_loop: self.loops, line: None };
-                    self.by_path.insert(path, seen);
+                    self.by_path.insert(path, PathHistory::new(&endpoint.dns_name, now, self.loops));
                 }
                 None => {}
             }
         }
         let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
         self.by_path.retain(|_, seen| is_recent(seen.last_loop));
-        let changing =
-            self.by_path.values().filter(|seen| seen.before.as_ref().is_some_and(|(_, at)| is_recent(*at)));
-        changing.filter_map(|seen| seen.line.clone()).collect()
+        let lines = self.by_path.values().filter_map(|seen| seen.line.as_ref());
+        lines.filter(|(_, at)| is_recent(*at)).map(|(line, _)| line.clone()).collect()
+    }
+
+    /// True if two objects alternate at a path of the hostname.
+    pub(crate) fn has(&self, hostname: &str) -> bool {
+        let hostname = fingerprint([hostname]);
+        self.by_path.values().any(|seen| seen.alternates && seen.hostname_fingerprint == hostname)
     }
 }
 
 impl PathHistory {
+    fn new(hostname: &str, now: ObjectEndpoint, last_loop: u64) -> Self {
+        let hostname_fingerprint = fingerprint([hostname]);
+        Self {
+            hostname_fingerprint,
+            now,
+            before: None,
+            is_back: false,
+            alternates: false,
+            last_loop,
+            line: None,
+        }
+    }
+
     fn change(&mut self, endpoint: &Endpoint, now: ObjectEndpoint, loops: u64) {
         self.last_loop = loops;
-        // An edit of the same object is not an alternation, and objects with equal endpoints lose nothing.
-        if now.resource == self.now.resource || now.asked == self.now.asked {
+        // An edit of the same object is not an alternation.
+        if now.resource == self.now.resource {
             self.now = now;
             return;
         }
         let is_back =
             self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
-        if is_back && self.is_back && self.line.is_none() {
+        self.alternates |= is_back && self.is_back;
+        // Objects with equal endpoints lose nothing.
+        let loses = now.asked != self.now.asked;
+        if let Some((_, at)) = self.line.as_mut().filter(|_| loses) {
+            *at = loops;
+        } else if self.alternates && loses {
             let text = format!(
                 "ExternalDNS merges the objects of this hostname: it sends the endpoint for {} in some loops and for {} in \
                  others, so the login and service of the other object are lost. Give both the same annotations, or each a \
                  set-identifier, or exclude one (controller: none)",
                 self.now.resource, now.resource
             );
-            self.line = Some(Note::of(endpoint, text).line());
+            self.line = Some((Note::of(endpoint, text).line(), loops));
         }
         self.is_back = is_back;
         self.before = Some((std::mem::replace(&mut self.now, now), loops));

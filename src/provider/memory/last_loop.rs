@@ -1,8 +1,8 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
 //! depends on it, but `access/writer.rs` does not delete an application while its hostname has a refusal here.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+use std::collections::BTreeSet;
+use std::{iter, mem};
 
 use log::Level;
 
@@ -17,9 +17,6 @@ use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
-/// The number of wildcards that are logged. Further wildcards are not logged.
-const WILDCARDS_LOGGED_MAX: usize = 1_000;
-
 /// A wildcard without the property is logged again if ExternalDNS did not send it for this many seconds.
 const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
@@ -32,7 +29,7 @@ pub(crate) struct LastLoop {
     pub(crate) wildcards: Wildcards,
     /// Notes on endpoints that are left out, because another object has their hostname and path.
     pub(crate) left_out: Logged<LogLine>,
-    alternations: Alternations,
+    pub(crate) alternations: Alternations,
     pub(crate) notes_of_sent: Logged<LogLine>,
     pub(crate) notes_of_shown: Logged<LogLine>,
     pub(crate) request: LastRequest,
@@ -46,8 +43,8 @@ pub(crate) struct LastLoop {
 pub(crate) struct Wildcards {
     /// The wildcards of the last adjustment.
     pub(crate) unasked: Vec<UnaskedWildcard>,
-    /// By hostname and `is_published`: the times of the log line and of the last endpoint, in seconds since 1970.
-    logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
+    /// By hostname and `is_published`.
+    logged: Logged<(Box<str>, bool)>,
 }
 
 /// The result of the last request of changes.
@@ -78,7 +75,9 @@ impl LastLoop {
     pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> (bool, Vec<(Level, LogLine)>) {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
-            self.request = LastRequest::default();
+            let mut refusals = mem::take(&mut self.request.refusals);
+            refusals.new_items(iter::empty(), now, |one, _| self.alternations.has(&one.hostname));
+            self.request = LastRequest { refusals, ..LastRequest::default() };
         }
         self.request.asked_fingerprints.clear();
         let mut lines = self.notes_of_shown.new_lines(shown.notes.iter().map(Note::line), now);
@@ -122,7 +121,10 @@ impl LastLoop {
             ))
         });
         let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
-        lines.extend(self.notes_of_sent.new_lines(notes, now));
+        let new = self.notes_of_sent.new_items(notes, now, |line, _| {
+            line.value("hostname").is_some_and(|hostname| self.alternations.has(hostname))
+        });
+        lines.extend(new.into_iter().map(|line| (Level::Warn, line)));
         lines.extend(self.wildcards.new_lines(unasked_wildcards, now));
         self.endpoints.note_sent(endpoints);
         lines
@@ -140,26 +142,22 @@ impl LastRequest {
 
 impl Wildcards {
     fn new_lines(&mut self, unasked: &[UnaskedWildcard], now: i64) -> Vec<(Level, LogLine)> {
-        let mut lines = Vec::new();
         self.unasked = unasked.to_vec();
-        self.logged.retain(|_, (_, sent_at)| now - *sent_at < WILDCARD_ABSENT_MAX_SECONDS);
-        for UnaskedWildcard { note, is_published } in unasked {
-            let wildcard = (note.hostname.clone(), *is_published);
-            if let Some((_, sent_at)) = self.logged.get_mut(&wildcard) {
-                *sent_at = now;
-            } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
-                self.logged.insert(wildcard, (now, now));
-                let level = if *is_published { Level::Warn } else { Level::Info };
-                lines.push((level, note.line()));
-            }
-        }
-        lines
+        let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
+        let new = self.logged.new_items(unasked.iter().map(key), now, is_expected);
+        let new = unasked.iter().filter(|one| new.contains(&key(one)));
+        let level = |is_published| if is_published { Level::Warn } else { Level::Info };
+        new.map(|one| (level(one.is_published), one.note.line())).collect()
     }
 
-    /// The time at which the wildcard was logged.
-    pub(crate) fn since(&self, UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> Option<i64> {
-        self.logged.get(&(note.hostname.clone(), *is_published)).map(|(logged_at, _)| *logged_at)
+    /// The time at which a wildcard of the last adjustment was logged.
+    pub(crate) fn since(&self, wildcard: &UnaskedWildcard) -> Option<i64> {
+        self.logged.all().find(|(one, _)| **one == key(wildcard)).map(|(_, logged_at)| logged_at)
     }
+}
+
+fn key(UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> (Box<str>, bool) {
+    (note.hostname.clone(), *is_published)
 }
 
 #[cfg(test)]
@@ -170,25 +168,16 @@ mod tests {
     fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
         let (mut wildcards, note) = (Wildcards::default(), Note::about("*.example.com", "text".to_owned()));
         let unasked = [UnaskedWildcard { note, is_published: true }];
-        for (now, is_sent, since) in
-            [(0, true, 0), (60, false, 0), (120, true, 0), (3_719, true, 0), (7_319, true, 7_319)]
-        {
+        for (now, is_sent, since) in [
+            (0, true, Some(0)),
+            (60, false, None),
+            (120, true, Some(0)),
+            (3_719, false, None),
+            (7_319, false, None),
+            (7_320, true, Some(7_320)),
+        ] {
             wildcards.new_lines(if is_sent { &unasked } else { &[] }, now);
-            assert_eq!(wildcards.since(&unasked[0]), Some(since), "at {now}");
+            assert_eq!(wildcards.since(&unasked[0]), since, "at {now}");
         }
-    }
-
-    #[test]
-    fn a_thousand_wildcards_are_remembered_and_not_for_longer_than_an_hour() {
-        let mut wildcards = Wildcards::default();
-        let unasked = |number: usize| UnaskedWildcard {
-            note: Note::about(&format!("*.{number}.example.com"), "text".to_owned()),
-            is_published: false,
-        };
-        let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
-        wildcards.new_lines(&all, 0);
-        assert_eq!(wildcards.logged.len(), WILDCARDS_LOGGED_MAX);
-        wildcards.new_lines(&all[..1], WILDCARD_ABSENT_MAX_SECONDS);
-        assert_eq!(wildcards.logged.len(), 1);
     }
 }

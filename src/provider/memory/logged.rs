@@ -1,15 +1,25 @@
 //! Remembers logged states and when they were first logged, so that a lasting state is not logged in every loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use log::Level;
 
+use crate::limits;
 use crate::model::LogLine;
 
-/// The items that were present in the last loop, each with the time at which it was first logged, in seconds since 1970.
+/// The items of the last loop, and absent items that are expected to return.
 #[derive(Debug)]
-pub(crate) struct Logged<T>(BTreeMap<T, i64>);
+pub(crate) struct Logged<T>(BTreeMap<T, Entry>);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The time at which the item was first logged, in seconds since 1970.
+    logged_at: i64,
+    /// The time of the last loop with the item.
+    seen_at: i64,
+    is_present: bool,
+}
 
 impl<T> Default for Logged<T> {
     fn default() -> Self {
@@ -18,19 +28,32 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// The items that are new since the last call. An item that is absent once counts as new when it returns.
-    pub(crate) fn new_items(&mut self, items: impl Iterator<Item = T>, now: i64) -> Vec<T> {
+    /// The items that are new since the last call. An item that is absent once counts as new when it returns, unless
+    /// `is_expected` is true for it and the seconds of its absence.
+    pub(crate) fn new_items(
+        &mut self,
+        items: impl Iterator<Item = T>,
+        now: i64,
+        is_expected: impl Fn(&T, i64) -> bool,
+    ) -> Vec<T> {
         let before = mem::take(&mut self.0);
+        let mut new = BTreeSet::new();
         for item in items {
-            let since = before.get(&item).copied().unwrap_or(now);
-            self.0.insert(item, since);
+            let logged_at = before.get(&item).map_or(now, |entry| entry.logged_at);
+            new.extend((!before.contains_key(&item)).then(|| item.clone()));
+            self.0.insert(item, Entry { logged_at, seen_at: now, is_present: true });
         }
-        self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect()
+        let room = limits::NOTES_MAX.saturating_sub(self.0.len());
+        let absent = before.into_iter().filter(|(item, entry)| is_expected(item, now - entry.seen_at));
+        for (item, entry) in absent.take(room) {
+            self.0.entry(item).or_insert(Entry { is_present: false, ..entry });
+        }
+        new.into_iter().collect()
     }
 
     /// The present items, each with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
-        self.0.iter().map(|(item, since)| (item, *since))
+        self.0.iter().filter(|(_, entry)| entry.is_present).map(|(item, entry)| (item, entry.logged_at))
     }
 }
 
@@ -41,7 +64,7 @@ impl Logged<LogLine> {
         lines: impl Iterator<Item = LogLine>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        self.new_items(lines, now).into_iter().map(|line| (Level::Warn, line)).collect()
+        self.new_items(lines, now, |_, _| false).into_iter().map(|line| (Level::Warn, line)).collect()
     }
 }
 
@@ -58,7 +81,7 @@ mod tests {
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = logged.new_items(lines(number), time);
+            let news = logged.new_items(lines(number), time, |_, _| false);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
                 logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
@@ -69,12 +92,27 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_is_expected_to_return_is_new_once_and_is_not_shown_while_it_is_absent() {
+        let mut logged = Logged::default();
+        let mut new_items = |items: &[&'static str], now| {
+            let new =
+                logged.new_items(items.iter().copied(), now, |item, absent| *item == "a" && absent < 60);
+            (new, logged.all().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
+        };
+        assert_eq!(new_items(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
+        assert_eq!(new_items(&[], 31), (vec![], vec![]));
+        assert_eq!(new_items(&["a", "b"], 60), (vec!["b"], vec![("a", 1), ("b", 60)]));
+        assert_eq!(new_items(&[], 120), (vec![], vec![]));
+        assert_eq!(new_items(&["a"], 180), (vec!["a"], vec![("a", 180)]), "it was gone for too long");
+    }
+
+    #[test]
     fn a_year_of_other_lines_in_every_loop_leaves_those_of_the_last_one() {
         let mut logged = Logged::default();
         for (number, _) in year::loops() {
             let line = LogLine::default().text(format!("h{number} is refused"));
-            assert_eq!(logged.new_items([line].into_iter(), number as i64).len(), 1);
+            assert_eq!(logged.new_items([line].into_iter(), number as i64, |_, _| true).len(), 1);
         }
-        assert_eq!(logged.all().count(), 1);
+        assert_eq!((logged.all().count(), logged.0.len()), (1, limits::NOTES_MAX));
     }
 }
