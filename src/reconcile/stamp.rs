@@ -19,6 +19,8 @@ use crate::model::{Record, TunnelId};
 
 const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
+/// A remark that is cut leaves room for the digests of four more rules, or of a move.
+const ROOM_BESIDE_CUT_BYTES: usize = 4 * size_of::<Digest>();
 pub(super) const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
 const RELEASED: char = '~';
@@ -229,12 +231,13 @@ impl Stamp {
         Self { claims, resource: None, namespace: None, ..self.clone() }
     }
 
-    /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason
-    /// to refuse the takeover of a record.
+    /// The comment without its optional fields, and with the part of the remark that leaves room for further digests: a
+    /// long remark is no reason to refuse the takeover of a record, or a change of its hostname.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
         let mut stamp = Self { resource: None, hostname_code: None, remark: None, ..self.clone() };
         let comment = stamp.render(limit_bytes)?;
-        let room = limit_bytes.saturating_sub(comment.len() + REMARK_SEPARATOR.len());
+        let used = comment.len() + REMARK_SEPARATOR.len() + ROOM_BESIDE_CUT_BYTES;
+        let room = limit_bytes.saturating_sub(used);
         let remark = self.remark.as_deref().unwrap_or_default();
         let (remark, _) = remark.split_at(remark.floor_char_boundary(room));
         stamp.set_remark(remark);
@@ -413,10 +416,10 @@ mod tests {
         stamp.set_remark(" Jürgen's ");
         for (limit_bytes, expected) in [
             (500, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
-            (50, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
-            (42, Some("external-dns owner=a rules=- ns=abcd | Jü")),
-            (41, Some("external-dns owner=a rules=- ns=abcd | J")),
-            (39, Some("external-dns owner=a rules=- ns=abcd")),
+            (60, Some("external-dns owner=a rules=- ns=abcd | Jürgen's")),
+            (54, Some("external-dns owner=a rules=- ns=abcd | Jü")),
+            (53, Some("external-dns owner=a rules=- ns=abcd | J")),
+            (51, Some("external-dns owner=a rules=- ns=abcd")),
             (36, Some("external-dns owner=a rules=- ns=abcd")),
             (35, None),
         ] {

@@ -1,6 +1,8 @@
 //! `ADOPT` at work: what the log says of it, and how it ends whatever happens in between.
 
-use cloudflare_emulator::{Emulator, Fault, Matcher, Refusal};
+use std::time::Duration;
+
+use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
 use test_support::harness::{Harness, endpoint, endpoint_of, published};
@@ -287,4 +289,37 @@ fn a_takeover_that_deleted_records_goes_on_where_its_rule_could_not_be_written()
         );
         assert_eq!(told.matches(&record).count(), 1, "{record}: {told}");
     }
+}
+
+/// A zone of the Free plan has room for 100 bytes, and the comment of the dashboard used up all that the stamp left.
+#[test]
+fn a_long_comment_that_is_taken_over_leaves_room_for_another_path_and_for_a_move() {
+    let harness = Harness::new();
+    let (zone, name) = (harness.cloudflare.add_zone("example.org", Plan::Free), "jelly.example.org");
+    let office = harness.cloudflare.add_tunnel("office");
+    let rest = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+    harness.cloudflare.put_configuration(&office, rest).expect("cloudflared takes it");
+    let content = format!("{}.cfargotunnel.com", harness.tunnel);
+    let comment = "Jellyfin on the NAS in the living room, ask Jo before you change this record";
+    let record =
+        json!({"name": name, "type": "CNAME", "content": content, "proxied": true, "comment": comment});
+    harness.cloudflare.add_record(&zone, record).expect("Cloudflare takes it");
+    put_rules(&harness, &[name], WANTED);
+    let program = harness.start_with(&[("ADOPT", "tunnel"), ("CF_TUNNEL_ID", "home,office")]);
+    let at = |tunnel: &str, path: &str| {
+        endpoint(name, &[("tunnel-service", WANTED), ("tunnel", tunnel), ("tunnel-path", path)])
+    };
+    let both =
+        |tunnel| [endpoint(name, &[("tunnel-service", WANTED), ("tunnel", tunnel)]), at(tunnel, "^/api$")];
+    for desired in [&both("home")[..1], &both("home"), &both("office")] {
+        for _ in 0..5 {
+            let _ = program.external_dns().run_loop(desired);
+            harness.cloudflare.advance_clock(Duration::from_secs(130));
+        }
+    }
+    assert_eq!(harness.log.lines_with(&["refused=stamp_full"]), [""; 0]);
+    assert_eq!(harness.service_at(name, "/api"), WANTED);
+    let comments: Vec<String> =
+        harness.cloudflare.records(&zone).into_iter().filter_map(|one| one.comment).collect();
+    assert!(comments.iter().any(|comment| comment.contains(" | Jellyfin on the NAS")), "{comments:?}");
 }
