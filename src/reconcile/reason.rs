@@ -119,13 +119,12 @@ pub enum Reason {
         /// The tunnel that has the hostname.
         tunnel: TunnelId,
     },
-    /// The hostname would move to another tunnel, and a foreign rule would lose its requests.
+    /// The hostname's visitors would come to another tunnel, and a foreign rule would lose their requests.
     RuleLeftBehind {
         /// The rule's tunnel.
         tunnel: TunnelId,
-        /// The rule's hostname, which differs from ours if ours is a wildcard.
-        hostname: Box<str>,
-        path: Box<str>,
+        /// The rule's hostname and path, quoted.
+        rule: Box<str>,
     },
     /// The tunnel is configured here and was deleted at Cloudflare.
     TunnelGone {
@@ -332,10 +331,10 @@ impl fmt::Display for Reason {
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
                  all its endpoints at once, and correct those that are refused"
             ),
-            Self::RuleLeftBehind { tunnel, hostname, path } => write!(
+            Self::RuleLeftBehind { tunnel, rule } => write!(
                 formatter,
-                "visitors reach the foreign rule for {hostname:?} and path {path:?} in tunnel {tunnel} by this record, so the record \
-                 stays: delete that rule at Cloudflare, or publish the hostname through that tunnel"
+                "visitors reach the foreign rule for {rule} in tunnel {tunnel} by the present record, so the record stays: delete \
+                 that rule at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
@@ -351,7 +350,7 @@ impl fmt::Display for Reason {
                 write!(
                     formatter,
                     "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
-                     bytes): publish fewer paths, change them in two steps, or shorten OWNER_ID{plan}"
+                     bytes): publish fewer paths, change them in two steps, or shorten the text behind its bar{plan}"
                 )
             }
             Self::RuleConflict(text)
@@ -503,7 +502,7 @@ mod tests {
             Reason::NamespaceHeld { holder: None, asking: None },
             Reason::DigestTaken { tunnel: tunnel(), path: none() },
             Reason::TwoTunnels { tunnel: tunnel() },
-            Reason::RuleLeftBehind { tunnel: tunnel(), hostname: none(), path: none() },
+            Reason::RuleLeftBehind { tunnel: tunnel(), rule: none() },
             Reason::TunnelGone { tunnel: tunnel() },
             Reason::LocalTunnel { tunnel: tunnel() },
             Reason::StampFull { rules: 9, limit_bytes: 500 },

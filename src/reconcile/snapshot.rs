@@ -279,17 +279,17 @@ impl Snapshot {
         rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
     }
 
-    /// A rule in that tunnel for a name that has no record of its own, so that the record of `wildcard` serves the
-    /// name.
+    /// A rule in that tunnel for a name below `wildcard` that has no record of its own: the record that answers for the
+    /// wildcard serves it.
     pub(super) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
         let domain = wildcard.strip_prefix("*.")?;
+        let record = &self.answering(wildcard).first()?.id;
         let is_served = |name: &str| {
             let mut records = self.answering(name).iter();
-            let is_read = self.zone_of(name).is_some();
-            is_read
+            self.zone_of(name).is_some()
                 && name != wildcard
                 && is_below(name, domain)
-                && records.any(|record| &*record.name == wildcard)
+                && records.any(|one| one.id == *record)
         };
         let rules = self.tunnels.get(visited)?.document.rules();
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))

@@ -258,6 +258,12 @@ fn what_comes_and_what_goes_is_one_version_of_a_document() {
 fn a_path_stays_where_its_hostname_cannot_move() {
     let host = "web.example.com";
     let mut simulation = simulation(&[0]);
+    // With the wildcard's record, all other paths of the hostname would be the wildcard's.
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let mut records = cloudflare.records("example.com").iter();
+        let id = records.find(|record| record.name == "*.example.com").map(|record| record.id.clone());
+        cloudflare.delete_record("example.com", &id.expect("it is there")).expect("it can be deleted");
+    });
     let of = |tunnel: &str, path: &str| [path_to(tunnel, host, path, "http://web:80")];
     simulation.run_to_rest(&of("office", "^/api(/|$)")).expect("published");
     let state = simulation.account.state();
@@ -277,6 +283,23 @@ fn a_path_stays_where_its_hostname_cannot_move() {
     let harness = &simulation.account.harness;
     assert_eq!(harness.service_at(host, "/theirs"), "http://theirs:81");
     assert_eq!(harness.service_at(host, "/api"), "http_status:502");
+}
+
+/// A wildcard of the account leads all other paths of the hostname to a foreign rule.
+#[test]
+fn a_path_alone_in_another_tunnel_leaves_its_hostname_to_the_rule_of_a_foreign_wildcard() {
+    let host = "anything.example.com";
+    let mut simulation = simulation(&[0]);
+    let before = got(&simulation, host, "/");
+    assert!(before.starts_with("http://wild:80"), "{before}");
+    let desired = [path_to("office", host, "^/api(/|$)", "http://web:80")];
+    for _ in 0..2 {
+        run(&mut simulation, &desired).0.expect("refused by name");
+        assert_eq!(got(&simulation, host, "/"), before);
+    }
+    let told =
+        simulation.account.harness.log.lines_with(&[host, "refused=rule_left_behind", "*.example.com"]);
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 #[test]

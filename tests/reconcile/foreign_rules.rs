@@ -372,6 +372,73 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     }
 }
 
+/// A path alone leaves all other requests of its hostname to wider rules, and these are in the tunnel that visitors reach.
+#[test]
+fn a_path_alone_does_not_take_the_rest_of_its_hostname_from_a_foreign_rule() {
+    for (theirs, records) in [
+        (theirs("*.example.com", ""), vec![("*.example.com", "CNAME", target(HOME))]),
+        (theirs("*.example.com", ""), vec![]),
+        (r#"{"path":"^/health$","service":"http://theirs:80"}"#.to_owned(), vec![]),
+    ] {
+        let records: Vec<_> = records.iter().map(|(name, kind, to)| (*name, *kind, &**to)).collect();
+        let mut cloudflare = FakeCloudflare::new(std::slice::from_ref(&theirs), &records);
+        if records.is_empty() {
+            assert_eq!(refused(&cloudflare.run_loop(&[on("home", "^/a$", "http://web:80")], usize::MAX)), []);
+        }
+        let before = cloudflare.clone();
+        let plan = cloudflare.run_loop(&[on("office", "^/a$", "http://web:80")], usize::MAX);
+        assert!(
+            refused(&plan).contains(&("^/a$".to_owned(), "rule_left_behind")),
+            "{theirs} {:?}",
+            plan.refusals
+        );
+        assert_eq!(cloudflare, before, "{theirs}");
+        let whole = [on("office", "^/a$", "http://web:80"), on("office", "", "http://web:80")];
+        (0..4).for_each(|_| drop(cloudflare.run_loop(&whole, usize::MAX)));
+        assert_eq!(
+            refused(&cloudflare.run_loop(&whole, usize::MAX)),
+            [],
+            "all requests are asked for: {theirs}"
+        );
+        let plan = cloudflare.run_loop(&[whole[0].clone()], usize::MAX);
+        assert_eq!(refused(&plan), [], "the record is there already: {theirs}");
+
+        let mut cloudflare = before;
+        (0..2).for_each(|_| drop(cloudflare.run_loop(&[on("home", "", "http://web:80")], usize::MAX)));
+        let plan = cloudflare.run_loop(&[on("office", "^/a$", "http://web:80")], usize::MAX);
+        assert!(
+            refused(&plan).contains(&("^/a$".to_owned(), "rule_left_behind")),
+            "{theirs} {:?}",
+            plan.refusals
+        );
+    }
+}
+
+/// A first record of the wildcard would answer for the name in place of the wider wildcard's record.
+#[test]
+fn a_first_wildcard_does_not_take_a_name_below_it_from_a_foreign_rule() {
+    let records = [("*.example.com", "CNAME", &*target(HOME))];
+    for (tunnel, label) in [("office", Some("rule_left_behind")), ("home", None)] {
+        let mut cloudflare = FakeCloudflare::new(&[theirs("a.dev.example.com", "")], &records);
+        let properties = [("tunnel-service", "http://web:80"), ("tunnel", tunnel)];
+        let plan = cloudflare.run_loop(&[endpoint("*.dev.example.com", &properties)], usize::MAX);
+        assert_eq!(refused(&plan).first().map(|(_, label)| *label), label, "{tunnel}");
+    }
+}
+
+/// A wildcard does not answer for a name below one that has a record (RFC 4592).
+#[test]
+fn a_first_record_above_the_name_of_a_foreign_rule_is_told() {
+    let records = [("*.example.com", "CNAME", &*target(HOME))];
+    let mut cloudflare = FakeCloudflare::new(&[theirs("a.dev.example.com", "")], &records);
+    let plan = cloudflare
+        .run_loop(&[endpoint("dev.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert!(plan.notes.iter().any(|note| note.text.contains("\"a.dev.example.com\"")), "{:?}", plan.notes);
+    let plan = cloudflare
+        .run_loop(&[endpoint("shop.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
+    assert_eq!(plan.notes, []);
+}
+
 /// Wherever a request ends, the tunnel that visitors reach has a rule of the hostname.
 #[test]
 fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {

@@ -35,7 +35,7 @@ pub(super) fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s Tunne
 }
 
 /// As [`rules_taking`], up to the first such rule for which `is_last` is true.
-pub(super) fn rules_taking_until<'s>(
+pub(in crate::reconcile) fn rules_taking_until<'s>(
     name: &str,
     path: Option<&str>,
     tunnel: &'s TunnelSnapshot,

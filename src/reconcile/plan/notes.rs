@@ -97,13 +97,21 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     .collect()
 }
 
-/// A note if a new name, two or more labels below a wildcard, takes other names from the wildcard (RFC 4592).
+/// A note if a new name takes other names from a wildcard (RFC 4592): it is two or more labels below the wildcard, or a
+/// rule is for a name below it.
 fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let name = &*host.hostname;
     let wildcard = snapshot.zone_of(name)?.wildcard_over(name).first().filter(|_| host.creates_record())?;
     let (_, above) = wildcard.name.split_once('.')?;
     let below = name.strip_suffix(above)?.strip_suffix('.')?;
-    let (_, between) = below.split_once('.')?;
+    let Some((_, between)) = below.split_once('.') else {
+        let rule = snapshot.rule_below(&format!("*.{name}"), &wildcard.tunnel()?)?.described();
+        return Some(host.note(format!(
+            "the new record takes all names below {name:?} from the wildcard record {:?}, so no visitor reaches the rule for {rule}: \
+             publish that name by a record of its own",
+            wildcard.name
+        )));
+    };
     let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
     let taken = format!("{taken}.{above}");
     Some(host.note(format!(

@@ -171,7 +171,8 @@ fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace, age: u64) -> Res
 }
 
 /// The visitors of a name are promised to be served throughout where the same record leads them before and after. A
-/// name that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes.
+/// name that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes. A path
+/// alone is not published in another tunnel than that of the foreign wildcard, unless the record is there already.
 fn is_promised(url: &str, before: &Wanted, after: &Wanted, is_held: bool) -> bool {
     let host = url.trim_start_matches("https://").split('/').next().unwrap_or_default();
     let record = |wanted: &Wanted| {
@@ -182,7 +183,11 @@ fn is_promised(url: &str, before: &Wanted, after: &Wanted, is_held: bool) -> boo
         let is_own = has_own(host) || host == "adopted.example.org" && is_held;
         if is_own { Some(host.to_owned()) } else { Some(above).filter(|above| has_own(above)) }
     };
-    record(before) == record(after)
+    let is_refused = |wanted: &Wanted| {
+        let published = wanted.get(host).filter(|_| host.ends_with(".example.com"));
+        published.is_some_and(|one| one.whole.is_none() && one.path.is_some() && one.tunnel != "home")
+    };
+    record(before) == record(after) && !is_refused(before) && !is_refused(after)
 }
 
 /// What visitors get before and after.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Host;
+use super::obstacle::Intended;
 use super::{adoption, comment, obstacle};
 use crate::ingress::WantedRule;
 use crate::model::TunnelId;
@@ -158,19 +159,22 @@ fn refused_now(
     wanted: &[Wanted<Gated>],
 ) -> Vec<(usize, Reason)> {
     let possible = accepted_of(wanted);
-    let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
+    let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
+    let is_whole = keeps_whole || possible.iter().any(|gated| gated.path().is_none());
+    let Some(tunnel) = tunnel_for(host, &possible, withdrawn, is_whole) else { return Vec::new() };
     let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
     let protection = HostProtection::of(&host.hostname, host.snapshot());
     let open_rule = protection.open_rule_in(&tunnel, &published);
     let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
     let open = possible.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
-    let without_login: Vec<Option<&str>> = withdrawn.iter().copied().chain(open).collect();
+    let without_login = withdrawn.iter().copied().chain(open).collect();
+    let intended = Intended { tunnel, is_whole, open_rule, without_login };
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let obstacle = obstacle::obstacle(host, &tunnel, gated, open_rule.as_ref(), &without_login);
+        let obstacle = obstacle::obstacle(host, &intended, gated);
         match obstacle.or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),
@@ -180,8 +184,9 @@ fn refused_now(
     free.sort_unstable();
     for same in free.chunk_by(|(one, _), (other, _)| one == other) {
         let path = same.first().and_then(|(_, index)| wanted.get(*index)?.publication.as_ref().ok()?.path());
-        found
-            .extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::digest_taken_by(&tunnel, path))));
+        found.extend(
+            same.iter().skip(1).map(|(_, index)| (*index, obstacle::digest_taken_by(&intended.tunnel, path))),
+        );
     }
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
@@ -220,7 +225,12 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
 /// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
-fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
+fn tunnel_for(
+    host: &Host<'_>,
+    accepted: &[&Gated],
+    withdrawn: &[Option<&str>],
+    is_whole: bool,
+) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(visited) = host.record_tunnel().filter(is_live) else {
@@ -231,6 +241,6 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     let stays = host.claims_record_only() && !goes(None)
         || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
-    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited).is_some();
+    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited, is_whole).is_some();
     Some(if is_kept { visited } else { first.clone() })
 }

@@ -2,57 +2,58 @@
 
 use super::adoption;
 use super::{Host, HostRule, Ownership};
-use crate::ingress::{Rule, WantedRule};
+use crate::ingress::{Rule, WantedRule, is_status};
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
+use crate::reconcile::access::answering::rules_taking_until;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
-/// The obstacle to an endpoint of a hostname that is to be served through `tunnel`, except that another endpoint of its
-/// object is refused. `open_rule` is the reason if the record would take visitors to an open rule there. After this
-/// request, the hostname's rules for the paths `without_login` are deleted or require no login.
-pub(super) fn obstacle(
-    host: &Host<'_>,
-    tunnel: &TunnelId,
-    gated: &Gated,
-    open_rule: Option<&Reason>,
-    without_login: &[Option<&str>],
-) -> Option<Reason> {
+/// What the request would make of the hostname.
+pub(super) struct Intended<'r> {
+    /// The tunnel that serves the hostname.
+    pub(super) tunnel: TunnelId,
+    /// True if the hostname has an endpoint without a path, so that no request is left to a wider rule.
+    pub(super) is_whole: bool,
+    /// The reason if the record would take visitors to an open rule in the tunnel.
+    pub(super) open_rule: Option<Reason>,
+    /// The paths whose rules are deleted, or require no login.
+    pub(super) without_login: Vec<Option<&'r str>>,
+}
+
+/// The obstacle to an endpoint, except that another endpoint of its object is refused.
+pub(super) fn obstacle(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) -> Option<Reason> {
+    let tunnel = &intended.tunnel;
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));
     }
-    if let Some(reason) = held_elsewhere(host, gated) {
+    if let Some(reason) = held_elsewhere(host, gated, intended.is_whole) {
         return Some(reason);
     }
     if gated.tunnel() != tunnel {
-        return Some(stays_in(host, tunnel));
+        return Some(stays_in(host, tunnel, intended.is_whole));
     }
     if !host.snapshot().tunnels.contains_key(tunnel) {
         return Some(Reason::TunnelGone { tunnel: tunnel.clone() });
     }
-    if let Some(reason) = open_rule {
+    if let Some(reason) = &intended.open_rule {
         return Some(reason.clone());
     }
     let rule = gated.rule()?;
     if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    of_rule(host, tunnel, rule, without_login)
+    of_rule(host, intended, rule)
 }
 
 /// The obstacle to a rule in the tunnel's document.
-fn of_rule(
-    host: &Host<'_>,
-    tunnel: &TunnelId,
-    wanted: &WantedRule,
-    without_login: &[Option<&str>],
-) -> Option<Reason> {
+fn of_rule(host: &Host<'_>, intended: &Intended<'_>, wanted: &WantedRule) -> Option<Reason> {
     let path = wanted.path_text();
-    if let Some(reason) = ambiguity(host, tunnel, path, without_login) {
+    if let Some(reason) = ambiguity(host, &intended.tunnel, path, &intended.without_login) {
         return Some(reason);
     }
-    let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed())?;
+    let rule = host.rule_at(&intended.tunnel, path).filter(|rule| !rule.is_claimed())?;
     Some(rule_held(host, rule))
 }
 
@@ -83,27 +84,34 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &[])?))
 }
 
-/// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
-fn held_elsewhere(host: &Host<'_>, gated: &Gated) -> Option<Reason> {
+/// The obstacle to a hostname without a record, if a wildcard's record leads its visitors to foreign rules in another
+/// tunnel.
+fn held_elsewhere(host: &Host<'_>, gated: &Gated, is_whole: bool) -> Option<Reason> {
     let visited = host.has_no_record().then(|| host.snapshot().visited_tunnel(host.name())).flatten();
     let visited = visited.filter(|visited| visited != gated.tunnel())?;
-    let first = host.foreign_rules(&visited).next()?;
-    Some(rule_left_behind(&visited, first.rule))
+    Some(rule_left_behind(&visited, left_behind(host, &visited, is_whole)?))
 }
 
 /// The reason why the hostname remains in the tunnel.
-fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
-    match left_behind(host, tunnel) {
+fn stays_in(host: &Host<'_>, tunnel: &TunnelId, is_whole: bool) -> Reason {
+    match left_behind(host, tunnel, is_whole) {
         Some(rule) => rule_left_behind(tunnel, rule),
         None => Reason::TwoTunnels { tunnel: tunnel.clone() },
     }
 }
 
-/// A foreign rule of the hostname in the tunnel that the hostname's record points to. If the record pointed to another
-/// tunnel, the foreign rule would lose its requests.
-pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
+/// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
+/// unless the whole hostname is asked for. If the record pointed to another tunnel, the rule would lose its requests.
+pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: bool) -> Option<&'a Rule> {
+    let snapshot = host.snapshot();
+    let wider = || {
+        let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
+        let tunnel = snapshot.tunnels.get(visited).filter(|_| !is_whole)?;
+        let rules = rules_taking_until(host.name(), None, tunnel, &is_foreign).into_iter();
+        rules.filter(|rule| is_foreign(rule)).find(|rule| !is_status(rule.service()))
+    };
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
-    rule.or_else(|| host.snapshot().rule_below(host.name(), visited))
+    rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
@@ -126,11 +134,7 @@ fn rule_held(host: &Host<'_>, &HostRule { tunnel, rule, .. }: &HostRule<'_>) -> 
 }
 
 fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
-    Reason::RuleLeftBehind {
-        tunnel: tunnel.clone(),
-        hostname: rule.folded_hostname().into(),
-        path: rule.path().unwrap_or_default().into(),
-    }
+    Reason::RuleLeftBehind { tunnel: tunnel.clone(), rule: rule.described().into() }
 }
 
 /// The reason if the rule of this tunnel and path has the digest.
