@@ -239,6 +239,25 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     assert_rest(&cloudflare, &opened);
 }
 
+/// The deletion of an application by hand makes its rule refuse every visitor, whatever becomes of another path.
+#[test]
+fn a_login_is_renewed_beside_a_refused_endpoint_and_nothing_else_changes_there() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.applications_mut().clear();
+    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/api(/|$)","service":"http://theirs:80"}}"#);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs));
+    let (base, held) = (at(NAME, "", "staff"), at(NAME, "/api", "staff"));
+    settle(&mut cloudflare, &[base.clone(), held.clone()]);
+    assert_eq!((locked(&cloudflare), names(&cloudflare)), (vec![NAME.to_owned()], vec![NAME]));
+    let before = cloudflare.clone();
+    for changed in [served_by(base.clone(), "http://new:80"), at(NAME, "", OPEN)] {
+        let plan = run(&mut cloudflare, &[changed, held.clone()]);
+        assert_eq!(plan.refusals.len(), 2, "{:?}", plan.refusals);
+        assert_eq!(cloudflare, before);
+    }
+}
+
 fn guarded() -> FakeCloudflare {
     let mut cloudflare = cloudflare();
     cloudflare.namespace_guard = true;

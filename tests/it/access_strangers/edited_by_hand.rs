@@ -199,3 +199,27 @@ fn an_unneeded_application_that_cannot_be_deleted_is_in_the_log_once() {
     let told = stage.harness.log.lines_with(&["WARN", "an unneeded Access application stays", NAME]);
     assert_eq!(told.len(), 1, "{told:#?}");
 }
+
+/// A path that a foreign rule has is refused, and the object's hostname is published already.
+#[test]
+fn an_application_that_is_deleted_by_hand_is_made_again_beside_a_refused_path() {
+    let stage = Stage::protected(&[]);
+    stage.cloudflare().edit(|cloudflare| {
+        let text = cloudflare.configuration(&stage.harness.tunnel).expect("a configuration").get();
+        let mut document: Value = serde_json::from_str(text).expect("JSON");
+        let theirs = json!({"hostname": NAME, "path": "^/api(/|$)", "service": "http://theirs:80"});
+        document["ingress"].as_array_mut().expect("rules").insert(0, theirs);
+        cloudflare.put_configuration(&stage.harness.tunnel, &document.to_string()).expect("taken");
+    });
+    let object = at(NAME, &[("access-policy", "staff"), ("tunnel-path-prefix.api", "/api")]);
+    let _ = stage.run_loop(std::slice::from_ref(&object));
+    stage.cloudflare().edit(|cloudflare| {
+        let ids: Vec<String> = cloudflare.applications().iter().map(|one| one.id.clone()).collect();
+        ids.iter().for_each(|id| drop(cloudflare.delete_application(id)));
+    });
+    assert!(!stage.is_served_with_login(), "the rule asks for the token of an application that is gone");
+    stage.run(&[object]);
+    assert!(stage.is_served_with_login());
+    assert!(stage.logged(&["refused=rule_held"]));
+    assert_eq!(stage.leaks(), [""; 0]);
+}

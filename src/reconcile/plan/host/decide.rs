@@ -1,6 +1,6 @@
 //! Decides which part of one hostname's request is carried out, after `judge.rs` has judged each endpoint:
 //!
-//! - the endpoints of one object are published together or not at all;
+//! - the endpoints of one object are published together or not at all, but a published rule gets its login;
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a
 //!   creation and a deletion, and may send another object's endpoint in place of the one that is deleted.
 
@@ -175,7 +175,8 @@ fn refused_now(
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
         let obstacle = obstacle::obstacle(host, &intended, gated);
-        match obstacle.or_else(|| refused_beside(&refused, one)) {
+        let beside = || refused_beside(&refused, one).filter(|_| !renews_login(host, gated));
+        match obstacle.or_else(beside) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(gated.digest().map(|digest| (digest, index))),
         }
@@ -221,6 +222,19 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
         return Some(reason.clone());
     }
     Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label_value() })
+}
+
+/// True if the endpoint asks for nothing but another login of a rule that is published already. A rule whose application
+/// was deleted refuses all visitors until it has the token of another one.
+fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
+    let present = host.claimed_rule_at(gated.tunnel(), gated.path()).map(|present| present.rule);
+    let Some((present, wanted)) = present.zip(gated.rule()).filter(|(_, wanted)| wanted.requires_access())
+    else {
+        return false;
+    };
+    let check = present.access_check().cloned();
+    let origin_request = wanted.origin_request.clone().with_access_check(check);
+    present.equals(&WantedRule { origin_request, ..wanted.clone() })
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
