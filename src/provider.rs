@@ -118,7 +118,9 @@ impl Provider {
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, ReadError> {
         let (begun, generation) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
-        let snapshot = Arc::new(self.reader.snapshot(account, settings, with_access, deadline)?);
+        let read = self.reader.snapshot(account, settings, with_access, deadline);
+        lock(&self.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
+        let snapshot = Arc::new(read?);
         self.count_content(&snapshot);
         lock(&self.last_snapshot).end_reading(&snapshot, begun, generation);
         Ok(snapshot)

@@ -38,7 +38,9 @@ impl ApiResource {
     pub(super) fn permission(self) -> &'static str {
         match self {
             Self::Zones => "Zone: Zone: Read",
-            Self::Records => "Zone: DNS: Edit for the zone",
+            Self::Records => {
+                "Zone: DNS: Edit for the zone (or leave the zone out by DOMAIN_FILTER or ZONE_ID_FILTER)"
+            }
             _ if self.is_of_tunnels() => {
                 "Account: Cloudflare Tunnel: Edit for the account of the tunnels (CF_ACCOUNT_ID)"
             }

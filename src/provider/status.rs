@@ -41,8 +41,8 @@ const BEFORE_WRITES: &str = "; read before the last write: the next loop reads i
 const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
      no loop comes, the logs of the webhook and of ExternalDNS say why";
 
-const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
-     few seconds; if this answer stays, the log says why reading fails";
+const NOT_READ: &str =
+    "Cloudflare is being read, so the published hostnames are not known: ask again in a few seconds";
 
 const IS_WRITTEN: &str = "Cloudflare has what ExternalDNS asked for; the next loop confirms it";
 
@@ -211,7 +211,8 @@ impl Provider {
         status
     }
 
-    /// The row that says that the webhook is not ready, that no loop was complete yet, or that nothing was read yet.
+    /// The row that says that the webhook is not ready, that reading Cloudflare failed, that no loop was complete yet, or
+    /// that nothing was read yet.
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.readiness.problem() {
             Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
@@ -219,6 +220,7 @@ impl Provider {
             None if lock(&self.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
+        let what = last.read_failure.as_deref().unwrap_or(what);
         Some(row("", WAITING, what.to_owned()))
     }
 

@@ -213,8 +213,36 @@ fn a_request_that_could_not_read_is_told_as_that() {
     external_dns.apply(&external_dns.registry.plan(&current, &adjusted)).expect_err("it cannot be read");
     for status in [overview(&program), Status::of(&program, WEB)] {
         let [all, row] = &*status.rows else { panic!("{status:#?}") };
-        assert!(!status.ok && all.state == "waiting" && all.what.contains("cannot be read"), "{all:?}");
+        assert!(!status.ok && all.state == "waiting" && all.what.contains("HTTP 500"), "{all:?}");
         assert!(status.states(WEB) == ["waiting"] && row.what.contains("HTTP 500"), "{row:?}");
+    }
+}
+
+/// A token without the permission for a zone passes the check of the token, so the webhook is ready.
+#[test]
+fn while_no_loop_can_read_cloudflare_status_says_why_and_does_not_blame_external_dns() {
+    let harness = Harness::new();
+    let forbidden = || Fault::error(403, 10_000, "Authentication error");
+    harness.cloudflare.fault_every(Matcher::list_records(), forbidden());
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let told = || {
+        [overview(&program), Status::of(&program, WEB)].map(|status| {
+            assert!(!status.ok && status.rows[0].state == "waiting", "{status:#?}");
+            status.rows[0].what.clone()
+        })
+    };
+    let unread = "reading the records of zone example.com failed: credentials not accepted";
+    for loops in ["none is complete yet", "one was complete"] {
+        external_dns.records().expect_err("it cannot be read");
+        for what in told() {
+            let parts = [unread, "Zone: DNS: Edit", "or leave the zone out by DOMAIN_FILTER"];
+            assert!(parts.iter().all(|part| what.contains(part)), "{loops}: {what}");
+        }
+        harness.cloudflare.clear_faults();
+        external_dns.run_loop(&web()).expect("published");
+        assert!(overview(&program).ok, "{loops}: the failure is over");
+        harness.cloudflare.fault_every(Matcher::list_records(), forbidden());
     }
 }
 

@@ -22,6 +22,8 @@ const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
 pub(crate) struct LastLoop {
+    /// The reason why the last reading of Cloudflare failed; `None` after a success.
+    pub(crate) read_failure: Option<String>,
     /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
     pub(crate) endpoints: EndpointFingerprints,
     /// The endpoints without a service; `None` before the first adjustment.
