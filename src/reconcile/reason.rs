@@ -338,8 +338,8 @@ impl fmt::Display for Reason {
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
-                "tunnel {tunnel} was deleted at Cloudflare: remove it from CF_TUNNEL_ID, so that its hostnames move to the \
-                 default tunnel, or name another tunnel"
+                "tunnel {tunnel} was deleted at Cloudflare: make one of its name (the command tunnel), or name another one in \
+                 CF_TUNNEL_ID; unless it is the default, removing it there moves its hostnames to the default"
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,
@@ -513,6 +513,15 @@ mod tests {
                 text.strip_suffix("; the published rules and records stay as they are").unwrap_or(&text);
             let text = text.replace(tunnel().as_str(), "");
             assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
+        }
+    }
+
+    /// The default tunnel has no other to which its hostnames could move.
+    #[test]
+    fn the_remedy_for_a_deleted_tunnel_holds_for_the_default_tunnel_too() {
+        let text = Reason::TunnelGone { tunnel: tunnel() }.to_string();
+        for part in ["the command tunnel", "name another one", "unless it is the default"] {
+            assert!(text.contains(part), "{part:?} is missing in {text}");
         }
     }
 
