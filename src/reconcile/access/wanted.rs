@@ -104,10 +104,14 @@ impl NamedPolicy {
         let found = match access.snapshot().map(|access| &access.policies) {
             Some(Ok(policies)) => usable_policy(text, policies, operator),
             Some(Err(unread)) => Err(format!(
-                "names {text:?}, and the account's Access policies were not read: {}",
+                "names {}, and the account's Access policies were not read: {}",
+                quoted(text, operator),
                 unread.reason
             )),
-            None => Err(format!("names {text:?}, and the account's Access policies are not read yet")),
+            None => Err(format!(
+                "names {}, and the account's Access policies are not read yet",
+                quoted(text, operator)
+            )),
         };
         match found {
             Ok(policy) => Self::Known(policy.id.clone()),
@@ -130,13 +134,14 @@ pub(crate) fn usable_policy<'p>(
     policies: &'p [ReusablePolicy],
     operator: &OperatorSettings,
 ) -> Result<&'p ReusablePolicy, String> {
+    let named = quoted(text, operator);
     let by_id = policies.iter().find(|policy| *policy.id == *text);
     let mut by_name = policies.iter().filter(|policy| *policy.name == *text);
     let policy = match (by_id, by_name.next(), by_name.next()) {
         (Some(policy), _, _) | (None, Some(policy), None) => policy,
         (None, Some(_), Some(_)) => {
             return Err(format!(
-                "names the Access policy {text:?}, which is the name of several policies: use the id"
+                "names the Access policy {named}, which is the name of several policies: use the id"
             ));
         }
         (None, None, _) => {
@@ -144,27 +149,31 @@ pub(crate) fn usable_policy<'p>(
             let names = names.collect::<Vec<_>>().join(", ");
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
-            let is_default = operator.default_access_policy.iter().any(|name| **name == *text);
-            let by = if is_default { " (from DEFAULT_ACCESS_POLICY)" } else { "" };
             return Err(format!(
-                "names {text:?}{by}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
+                "names {named}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
                  the dashboard under Zero Trust, Access, Policies"
             ));
         }
     };
     if policy.decision.may_bypass() {
         return Err(format!(
-            "names the Access policy {text:?}, which lets visitors past without a login, or has an action that is not \
+            "names the Access policy {named}, which lets visitors past without a login, or has an action that is not \
              known: name another one"
         ));
     }
     if !may_be_named(policy, operator) {
         return Err(format!(
-            "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use: add it \
+            "names the Access policy {named}, which ACCESS_POLICIES does not list as one that objects may use: add it \
              there, or name one that is listed"
         ));
     }
     Ok(policy)
+}
+
+/// The policy's name in quotes, with the setting if the name comes from there.
+fn quoted(text: &str, operator: &OperatorSettings) -> String {
+    let is_default = operator.default_access_policy.iter().any(|name| **name == *text);
+    format!("{text:?}{}", if is_default { " (from DEFAULT_ACCESS_POLICY)" } else { "" })
 }
 
 /// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
@@ -268,5 +277,29 @@ mod tests {
             policy.default_access_policy = ["3".into()].into();
         };
         assert_eq!(found("3", &of_default).as_deref(), Ok("3"), "the default's may be named");
+    }
+
+    /// The object names no policy, so nothing is wrong with the object.
+    #[test]
+    fn each_problem_of_a_policy_of_the_default_names_the_setting() {
+        let policy =
+            |name: &str, decision| ReusablePolicy { id: name.into(), name: "twice".into(), decision };
+        let policies = [policy("1", PolicyDecision::Allow), policy("public", PolicyDecision::Bypass)];
+        let mut operator = settings().operator.clone();
+        operator.default_access_policy = ["twice".into(), "public".into(), "missing".into()].into();
+        let mut problems: Vec<String> = operator
+            .default_access_policy
+            .iter()
+            .map(|name| usable_policy(name, &policies, &operator).map(drop).expect_err(name))
+            .collect();
+        let unread = NamedPolicy::find("twice", &AccessReading::NotAsked, &operator);
+        let NamedPolicy::Unknown { problem, .. } = unread else { panic!("{unread:?}") };
+        problems.push(problem);
+        for problem in problems {
+            assert!(problem.contains("\" (from DEFAULT_ACCESS_POLICY), "), "{problem}");
+        }
+        operator.default_access_policy = [].into();
+        let problem = usable_policy("public", &policies, &operator).map(drop).expect_err("it is refused");
+        assert!(!problem.contains("DEFAULT_ACCESS_POLICY"), "{problem}");
     }
 }
