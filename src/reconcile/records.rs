@@ -41,7 +41,7 @@ const TUNNEL_DRIFT: &str = "tunnel";
 const PROXIED_DRIFT: &str = "proxied";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but cloudflared checks Access only for rules \
-     that require it: set webhook/access-required, -team-name and -aud-tag on each object";
+     that require it: set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag on each object";
 
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
      its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";

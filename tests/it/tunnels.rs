@@ -302,3 +302,13 @@ fn what_a_tunnel_says_for_all_its_rules_and_cloudflared_reads_otherwise_is_told(
         }
     }
 }
+
+/// Without an object, nothing tells the form of the object's annotations; Kubernetes takes no name with two slashes.
+#[test]
+fn what_is_told_of_a_tunnel_names_annotations_as_kubernetes_takes_them() {
+    let own = r#"{"originRequest":{"access":{"required":true}}}"#;
+    let notes = records::records(&FakeCloudflare::with_config(own).snapshot()).notes;
+    let [note] = &*notes else { panic!("{notes:?}") };
+    let names = ["webhook-access-required", "webhook-access-team-name", "webhook-access-aud-tag"];
+    assert!(!note.text.contains("webhook/") && names.iter().all(|name| note.text.contains(name)), "{note}");
+}
