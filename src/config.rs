@@ -57,6 +57,7 @@ impl Config {
         let roots = reader.roots();
         let api_addresses = reader.api_addresses();
         let metrics_address = reader.metrics_address();
+        reader.refuse_equal_ports(&api_addresses, metrics_address);
         let own_addresses = [&api_addresses[..], &[metrics_address]].concat();
         let operator = OperatorSettings {
             owner: reader.owner(),

@@ -333,6 +333,26 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
     );
 }
 
+/// `serve` would end without a word about the settings, because the address is in use.
+#[test]
+fn the_two_ports_are_not_one() {
+    let with = |ports: [&'static str; 2], hosts: [&'static str; 2]| {
+        let [api, metrics] = ports;
+        let [api_host, metrics_host] = hosts;
+        let given = [("METRICS_PORT", metrics), ("SERVER_HOST", api_host), ("METRICS_HOST", metrics_host)];
+        [&with("SERVER_PORT", api)[..], &given].concat()
+    };
+    for hosts in [["", ""], ["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "0.0.0.0"]] {
+        let mistake = mistake(&with(["8080", "8080"], hosts));
+        assert!(mistake.starts_with("SERVER_PORT and METRICS_PORT are equal (8080)"), "{mistake}");
+    }
+    for (ports, hosts) in
+        [(["8080", "8081"], ["", ""]), (["0", "0"], ["", ""]), (["8080", "8080"], ["127.0.0.1", "127.0.0.2"])]
+    {
+        read(&with(ports, hosts)).expect("two listeners");
+    }
+}
+
 #[test]
 fn a_setting_that_opens_more_than_usual_is_warned_of() {
     for (variable, value, advice) in [

@@ -292,6 +292,18 @@ impl<'a> Reader<'a> {
         SocketAddr::new(hosts.first().copied().unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
     }
 
+    /// Refuses one port for both listeners at one address. The kernel chooses another port for each port 0.
+    pub(super) fn refuse_equal_ports(&mut self, api: &[SocketAddr], metrics: SocketAddr) {
+        let is_shared = |api: &SocketAddr| {
+            let is_any = api.ip().is_unspecified() || metrics.ip().is_unspecified();
+            api.port() == metrics.port() && (is_any || api.ip() == metrics.ip())
+        };
+        if metrics.port() != 0 && api.iter().any(is_shared) {
+            let problem = format!("and METRICS_PORT are equal ({}): set two ports", metrics.port());
+            self.mistake("SERVER_PORT", problem);
+        }
+    }
+
     pub(super) fn log_level(&mut self) -> LevelFilter {
         let level = self.parsed("LOG_LEVEL", |text| {
             text.parse::<Level>().map_err(|_| "allowed are error, warn, info, debug and trace")
