@@ -48,7 +48,8 @@ pub(super) fn read(
     Ok(snapshot)
 }
 
-/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname. A comment says why a rule is left out.
+/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname. A comment says why a rule is left out, or
+/// that no rule is foreign.
 pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
     for ForeignRule { named, endpoint, unmanaged } in foreign_rules(snapshot, namespace.unwrap_or("default"))
@@ -71,6 +72,10 @@ pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
         text += &format!(
             "---\n{KIND}metadata: {{\"name\":\"{name}\"{namespace_member}}}\nspec:\n  endpoints:\n{items}"
         );
+    }
+    if text.is_empty() {
+        let tunnels: Vec<&str> = snapshot.settings.tunnels().iter().map(|tunnel| &*tunnel.name).collect();
+        text = format!("# no foreign rule in tunnel {}\n", tunnels.join(", "));
     }
     Report { text: in_yaml(&text), is_success: true }
 }

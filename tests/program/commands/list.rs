@@ -378,6 +378,16 @@ spec:
     );
 }
 
+/// `kubectl apply` takes it; nothing at all would look like a failure.
+#[test]
+fn where_no_rule_is_foreign_one_comment_says_so() {
+    let harness = Harness::new();
+    harness.cloudflare.add_tunnel("office");
+    let said = run(&harness, &["list", "--as=dnsendpoint"], &[("CF_TUNNEL_ID", "home,office")]);
+    let expected = "# no foreign rule in tunnel home, office\n";
+    assert_eq!((said.code, &*said.errors, &*said.out), (Some(0), "", expected));
+}
+
 /// YAML ends a line where JSON does not, and has characters that it does not take; Kubernetes takes a name of 253 characters.
 #[test]
 fn foreign_rules_with_odd_texts_and_names_are_printed_as_what_kubernetes_takes() {
