@@ -16,7 +16,8 @@ use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel, remedy, shared_account,
+    CORRECT_FILTERS, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel, remedy,
+    shared_account,
 };
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
@@ -191,7 +192,7 @@ impl Check<'_> {
                 self.note(FindingStatus::Untried, "account", "no zone shows the account", "");
             }
             Err(problem) => {
-                self.note(FindingStatus::Failed, "account", "the zones do not show the account", *problem);
+                self.note(FindingStatus::Failed, "account", problem.why.as_str(), problem.remedy);
             }
         }
         account.ok()
@@ -317,8 +318,7 @@ impl Check<'_> {
                         "the filters match none of the {count} zones that the token sees: {}",
                         names.join(", ")
                     ),
-                    "correct DOMAIN_FILTER or ZONE_ID_FILTER, or give the token the permissions for the zones that \
-                     they name",
+                    CORRECT_FILTERS,
                 ),
             };
             self.note(FindingStatus::Failed, "zones", found, remedy);

@@ -39,7 +39,7 @@ pub(super) fn read(
 ) -> Result<Snapshot, String> {
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings.clone());
     let Resolved { account, settings } =
-        find_tunnels(&reader, None, deadline).map_err(|problem| problem.why)?;
+        find_tunnels(&reader, None, deadline).map_err(|problem| problem.to_string())?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // If the problem were ignored, every hostname would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.operator.needs_access()) {

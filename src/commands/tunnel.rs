@@ -79,7 +79,8 @@ pub(super) fn tunnel(
     client.verify_token(settings.account.as_ref(), deadline).map_err(failed)?;
     let account = match &settings.account {
         Some(account) => account.clone(),
-        None => shared_account(&client.zones(deadline).map_err(failed)?, settings)?,
+        None => shared_account(&client.zones(deadline).map_err(failed)?, settings)
+            .map_err(|problem| problem.to_string())?,
     };
     let wanted = settings.tunnels.first().ok_or("CF_TUNNEL_ID is empty")?;
     let search = Search { client, clock, account, wanted, deadline };
@@ -101,8 +102,7 @@ pub(super) fn tunnel(
 }
 
 fn failed(error: Error) -> String {
-    let Unresolved { why, remedy, .. } = error.into();
-    format!("{why}; {remedy}")
+    Unresolved::from(error).to_string()
 }
 
 /// Refuses to replace a file that holds anything but blanks or a tunnel token, such as the file of the API token.

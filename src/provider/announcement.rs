@@ -6,7 +6,7 @@ use crate::cloudflare::Error;
 use crate::limits;
 use crate::model::Zone;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
-use crate::provider::resolution::Resolved;
+use crate::provider::resolution::{Resolved, SHOW_ZONES};
 use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::is_of_account;
 use crate::reconcile::adopt::Adopt;
@@ -68,6 +68,14 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
             zones:% = names(&others);
             "the webhook ignores these zones: they belong to another account than the tunnels, and their records cannot point to these tunnels"
         );
+    }
+    if served.is_empty() {
+        warn!(
+            zones:% = "";
+            "the webhook serves no zone, so it refuses every hostname (no_zone): {SHOW_ZONES}, or correct CF_ACCOUNT_ID, \
+             DOMAIN_FILTER or ZONE_ID_FILTER"
+        );
+        return;
     }
     let of_zones = if settings.operator.access_guard { served.len() } else { 0 };
     // The team, the policies and the account's applications.

@@ -1,6 +1,7 @@
 //! Checks the token, and finds the account and the id of every configured tunnel, which the first request needs.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
@@ -16,6 +17,13 @@ use crate::reconcile::{ConfiguredTunnel, Settings};
 /// The remedy if no server answers, or another server than Cloudflare's.
 const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
+
+/// The remedy if the token sees no zone. With CF_ACCOUNT_ID the start would succeed, and every hostname be refused.
+pub(super) const SHOW_ZONES: &str = "give the token Zone: Zone: Read and Zone: DNS: Edit for the zones";
+
+/// The remedy if the filters match no zone.
+pub(crate) const CORRECT_FILTERS: &str =
+    "correct DOMAIN_FILTER or ZONE_ID_FILTER, or give the token the permissions for the zones that they name";
 
 /// A run of at least this many hexadecimal digits, hyphens not counted, is an id or a part of an id.
 const ID_DIGITS_MIN: usize = 20;
@@ -41,13 +49,19 @@ pub(crate) struct Unresolved {
     pub(super) is_permanent: bool,
 }
 
+impl fmt::Display for Unresolved {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}; {}", self.why, self.remedy)
+    }
+}
+
 impl From<Error> for Unresolved {
     fn from(error: Error) -> Self {
         Self { why: error.to_string(), remedy: remedy(&error), is_permanent: !error.is_retryable() }
     }
 }
 
-/// The settings do not match the account, the zones or the tunnels at Cloudflare.
+/// CF_TUNNEL_ID does not match the tunnels at Cloudflare.
 fn setting_mismatch(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
     Unresolved { why, remedy, is_permanent: true }
@@ -64,9 +78,7 @@ pub(crate) fn find_tunnels(
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
         // The next check reads the zones again, because the token's permissions may be corrected meanwhile.
-        None => shared_account(&reader.zones(deadline)?, settings)
-            .inspect_err(|_| reader.forget_zones())
-            .map_err(|problem| setting_mismatch(problem.to_owned()))?,
+        None => shared_account(&reader.zones(deadline)?, settings).inspect_err(|_| reader.forget_zones())?,
     };
     let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
@@ -96,24 +108,21 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
     Ok(ConfiguredTunnel { id, name: name.into(), is_locally_managed })
 }
 
-/// The account of all zones within the filters, or the remedy if the zones do not share an account.
-pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, &'static str> {
+/// The account of all zones within the filters, if the zones share an account.
+pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, Unresolved> {
     let wanted = zones.iter().filter(|zone| settings.includes_zone(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
     let mut accounts = accounts.into_iter();
-    match (accounts.next(), accounts.next()) {
-        (Some(account), None) => Ok(account.clone()),
-        (None, _) if zones.is_empty() => {
-            Err("the token sees no zone: give it Zone Read and DNS Edit for the zones, or set CF_ACCOUNT_ID")
-        }
-        (None, _) => Err(
-            "the filters match none of the zones that the token sees: correct DOMAIN_FILTER or ZONE_ID_FILTER, give the \
-             token the zones that they name, or set CF_ACCOUNT_ID",
+    let (why, remedy) = match (accounts.next(), accounts.next()) {
+        (Some(account), None) => return Ok(account.clone()),
+        (None, _) if zones.is_empty() => ("the token sees no zone", SHOW_ZONES),
+        (None, _) => ("the filters match none of the zones that the token sees", CORRECT_FILTERS),
+        (Some(_), Some(_)) => (
+            "the token sees zones of several accounts",
+            "set CF_ACCOUNT_ID to the account of the tunnels, or name its zones in DOMAIN_FILTER or ZONE_ID_FILTER",
         ),
-        (Some(_), Some(_)) => {
-            Err("the token sees zones of several accounts: set CF_ACCOUNT_ID to the account of the tunnel")
-        }
-    }
+    };
+    Err(Unresolved { why: why.to_owned(), remedy, is_permanent: true })
 }
 
 /// The tunnel with the wanted name or id, if there is one.

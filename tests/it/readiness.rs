@@ -146,6 +146,22 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
     }
 }
 
+/// With the account set, the start would succeed, and every hostname would be refused.
+#[test]
+fn where_no_zone_is_seen_the_remedy_is_neither_the_account_nor_a_tunnel() {
+    for (seen, filter, remedy) in [
+        (Some(Vec::new()), "", "give the token Zone: Zone: Read and Zone: DNS: Edit"),
+        (None, "example.org", "correct DOMAIN_FILTER or ZONE_ID_FILTER"),
+    ] {
+        let harness = Harness::new();
+        harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = seen);
+        let fixture = Fixture::new(harness, &[("CF_ACCOUNT_ID", ""), ("DOMAIN_FILTER", filter)]);
+        let body = fixture.until_ready_says(503, "the token sees");
+        assert!(body.contains(remedy), "{body}");
+        assert!(!body.contains("CF_ACCOUNT_ID") && !body.contains("tunnel"), "{body}");
+    }
+}
+
 #[test]
 fn what_goes_by_is_waited_for_without_a_restart() {
     for (label, fault) in [

@@ -346,6 +346,17 @@ fn a_zone_of_another_account_that_is_not_served_does_not_keep_the_start_waiting(
     assert_eq!(harness.log.lines_with(&["a loop without changes makes", "zones=example.com"]).len(), 1);
 }
 
+/// The account is known by its setting, so the webhook is ready and refuses every hostname.
+#[test]
+fn a_start_that_sees_no_zone_warns_of_it() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = Some(Vec::new()));
+    let program = harness.start();
+    program.wait_until_ready();
+    let warned = harness.log.lines_with(&["WARN", "no_zone", "give the token"]);
+    assert_eq!(warned.len(), 1, "{:?}", harness.log.lines_with(&["zones="]));
+}
+
 /// The old list would fail again in the same way.
 #[test]
 fn a_list_of_zones_in_doubt_is_asked_for_in_every_loop_until_it_is_read() {

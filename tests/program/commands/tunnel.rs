@@ -210,7 +210,7 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
             &[],
             "Cloudflare Tunnel: Edit",
         ),
-        ("no account", |_: &Account| {}, &[("DOMAIN_FILTER", "example.net")], "CF_ACCOUNT_ID"),
+        ("no account", |_: &Account| {}, &[("DOMAIN_FILTER", "example.net")], "correct DOMAIN_FILTER"),
         (
             "a revoked token",
             |account: &Account| {

@@ -141,7 +141,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
                 cloudflare.add_zone_to(&other, "example.org", Plan::Free);
             },
             &[("CF_ACCOUNT_ID", "")],
-            ["failed", "account", "the zones do not show the account", "set CF_ACCOUNT_ID"],
+            ["failed", "account", "zones of several accounts", "set CF_ACCOUNT_ID"],
         ),
         (
             "a zone of another account",
