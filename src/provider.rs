@@ -30,8 +30,8 @@ pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
 pub(crate) use crate::provider::resolution::{
-    CORRECT_FILTERS, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, no_such_tunnel,
-    remedy, shared_account,
+    CORRECT_FILTERS, CORRECT_PATH, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels,
+    no_such_tunnel, remedy, shared_account, unverified,
 };
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::ReadError;

@@ -16,8 +16,8 @@ use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    CORRECT_FILTERS, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel, remedy,
-    shared_account,
+    CORRECT_FILTERS, CORRECT_PATH, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel,
+    remedy, shared_account,
 };
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
@@ -117,6 +117,7 @@ impl Check<'_> {
         let outcome = self.client.verify_token(account, self.deadline);
         match &outcome {
             Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
+            Err(error @ Error::NotFound(_)) => self.failed_beyond_form(what, error, CORRECT_PATH),
             Err(error) => self.failed_beyond_form(what, error, &remedy),
         }
         outcome.is_ok()

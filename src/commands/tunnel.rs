@@ -14,7 +14,9 @@ use super::report::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{ProviderSettings, Unresolved, check_may_be_created, find_tunnel, shared_account};
+use crate::provider::{
+    ProviderSettings, Unresolved, check_may_be_created, find_tunnel, shared_account, unverified,
+};
 use crate::regular_file;
 use crate::secret::Secret;
 
@@ -76,7 +78,9 @@ pub(super) fn tunnel(
     if let Some(path) = token_file {
         check_replaceable(path)?;
     }
-    client.verify_token(settings.account.as_ref(), deadline).map_err(failed)?;
+    client
+        .verify_token(settings.account.as_ref(), deadline)
+        .map_err(|error| unverified(error).to_string())?;
     let account = match &settings.account {
         Some(account) => account.clone(),
         None => shared_account(&client.zones(deadline).map_err(failed)?, settings)

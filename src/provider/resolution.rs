@@ -18,6 +18,10 @@ use crate::reconcile::{ConfiguredTunnel, Settings};
 const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
 
+/// The remedy if the API has no check of the token.
+pub(crate) const CORRECT_PATH: &str =
+    "correct the path of CF_API_BASE_URL: the address of Cloudflare's API ends with /client/v4";
+
 /// The remedy if the token sees no zone. With CF_ACCOUNT_ID the start would succeed, and every hostname be refused.
 pub(super) const SHOW_ZONES: &str = "give the token Zone: Zone: Read and Zone: DNS: Edit for the zones";
 
@@ -61,6 +65,14 @@ impl From<Error> for Unresolved {
     }
 }
 
+/// The check of the token failed. Where the API has no such check, its address is wrong, and not the token.
+pub(crate) fn unverified(error: Error) -> Unresolved {
+    match error {
+        Error::NotFound(_) => Unresolved { remedy: CORRECT_PATH, ..error.into() },
+        error => error.into(),
+    }
+}
+
 /// CF_TUNNEL_ID does not match the tunnels at Cloudflare.
 fn setting_mismatch(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
@@ -74,7 +86,7 @@ pub(crate) fn find_tunnels(
     deadline: Deadline,
 ) -> Result<Resolved, Unresolved> {
     let SnapshotReader { client, settings, .. } = reader;
-    client.verify_token(settings.account.as_ref(), deadline)?;
+    client.verify_token(settings.account.as_ref(), deadline).map_err(unverified)?;
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
         // The next check reads the zones again, because the token's permissions may be corrected meanwhile.

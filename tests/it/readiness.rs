@@ -96,6 +96,8 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
     };
     let disabled = Harness::new();
     disable(&disabled, TOKEN);
+    let elsewhere = Harness::new();
+    let without_path = elsewhere.cloudflare.base_url().replace("/client/v4", "");
     for (label, harness, variables, why, remedy) in [
         ("hangs", every(Fault::Hang), vec![], "not checked yet", "wait"),
         ("resets", every(Fault::Reset), vec![], "no answer", "HTTPS_PROXY"),
@@ -131,6 +133,13 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             vec![("CF_ACCOUNT_ID", "")],
             "not accepted",
             "this call needs Zone: Zone: Read: HTTP 403",
+        ),
+        (
+            "has another path",
+            Harness::new(),
+            vec![("CF_API_BASE_URL", &*without_path)],
+            "not found",
+            "correct the path of CF_API_BASE_URL",
         ),
         ("has no such tunnel", Harness::new(), vec![("CF_TUNNEL_ID", "office")], "; there are", "correct"),
     ] {

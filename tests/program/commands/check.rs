@@ -272,6 +272,18 @@ fn a_filter_that_takes_no_zone_is_one_mistake_before_what_follows_from_it() {
     assert_eq!(table.matches("correct DOMAIN_FILTER").count(), 1, "{table}");
 }
 
+/// For example without the `/client/v4`. The token is not at fault.
+#[test]
+fn a_wrong_path_of_the_api_is_not_told_as_a_wrong_token() {
+    let harness = Harness::new();
+    let without_path = harness.cloudflare.base_url().replace("/client/v4", "");
+    let (report, table) = check(&harness, &[("CF_API_BASE_URL", &without_path)]);
+    let [token, ..] = &report.checks[..] else { panic!("{table}") };
+    let remedy = token.remedy.as_deref().expect("a remedy");
+    assert!(token.status == "failed" && token.found.starts_with("not found"), "{table}");
+    assert!(remedy.contains("CF_API_BASE_URL") && !remedy.contains("create a token"), "{table}");
+}
+
 /// A hundred zones take a minute.
 #[test]
 fn each_row_is_said_before_the_calls_for_the_next_one() {

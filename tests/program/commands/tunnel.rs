@@ -165,6 +165,8 @@ fn a_deleted_tunnel_of_the_name_is_no_obstacle() {
 
 #[test]
 fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
+    let elsewhere = Account::new("elsewhere");
+    let without_path = elsewhere.cloudflare.base_url().replace("/client/v4", "");
     for (label, prepare, variables, expected) in [
         (
             "a file's, which may be written elsewhere",
@@ -211,6 +213,12 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
             "Cloudflare Tunnel: Edit",
         ),
         ("no account", |_: &Account| {}, &[("DOMAIN_FILTER", "example.net")], "correct DOMAIN_FILTER"),
+        (
+            "another path of the API",
+            |_: &Account| {},
+            &[("CF_API_BASE_URL", &*without_path)],
+            "correct the path of CF_API_BASE_URL",
+        ),
         (
             "a revoked token",
             |account: &Account| {
