@@ -14,7 +14,7 @@ use crate::collections::inserted;
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
-use crate::model::{AccountId, Zone, ZonePlan};
+use crate::model::{AccountId, Record, TunnelId, Zone, ZonePlan};
 use crate::provider::{
     CORRECT_FILTERS, CORRECT_PATH, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel,
     remedy, shared_account,
@@ -22,7 +22,7 @@ use crate::provider::{
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::records::{inactive_state, unusual_settings};
+use crate::reconcile::records::{SHARED_OWNER, inactive_state, unusual_settings};
 use crate::reconcile::stamp::Stamp;
 
 /// A token that expires within this time causes a warning, because a new token may have to be requested.
@@ -41,8 +41,18 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
     let (calls, lacks_permission, claims_protection) = (0, false, false);
-    let mut check =
-        Check { client, clock, deadline, config, tell, calls, lacks_permission, claims_protection };
+    let unconfigured = BTreeSet::new();
+    let mut check = Check {
+        client,
+        clock,
+        deadline,
+        config,
+        tell,
+        calls,
+        lacks_permission,
+        claims_protection,
+        unconfigured,
+    };
     for warning in &config.warnings {
         check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
@@ -70,6 +80,8 @@ struct Check<'a> {
     lacks_permission: bool,
     /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
     claims_protection: bool,
+    /// The existing tunnels that CF_TUNNEL_ID does not name.
+    unconfigured: BTreeSet<TunnelId>,
 }
 
 impl Check<'_> {
@@ -206,10 +218,15 @@ impl Check<'_> {
         };
         // The setting may name a tunnel by its id and by its name.
         let mut checked = BTreeSet::new();
+        let all = present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| tunnel.id.clone());
+        self.unconfigured = inserted(all);
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
             match found.and_then(|found| found.ok_or_else(|| no_such_tunnel(&present, wanted))) {
-                Ok(tunnel) if checked.insert(&tunnel.id) => self.tunnel(account, tunnel),
+                Ok(tunnel) if checked.insert(&tunnel.id) => {
+                    self.unconfigured.remove(&tunnel.id);
+                    self.tunnel(account, tunnel);
+                }
                 Ok(_) => {}
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");
@@ -362,11 +379,23 @@ impl Check<'_> {
             Ok(records) => {
                 let stamps: Vec<Stamp> = records.iter().filter_map(Stamp::of).collect();
                 let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.operator.owner;
-                let own = stamps.iter().filter(is_own).count();
+                let is_elsewhere = |record: &&Record| {
+                    let is_unconfigured = record.tunnel().is_some_and(|id| self.unconfigured.contains(&id));
+                    is_unconfigured && Stamp::of(record).as_ref().is_some_and(|stamp| is_own(&stamp))
+                };
+                let elsewhere = records.iter().filter(is_elsewhere).count();
+                let own = stamps.iter().filter(is_own).count() - elsewhere;
                 self.claims_protection |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
                 owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(FindingStatus::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
+                if elsewhere > 0 {
+                    let found = format!(
+                        "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not configured, so the webhook ignores them",
+                        self.config.provider.operator.owner
+                    );
+                    self.note(FindingStatus::Warning, &what, found, SHARED_OWNER);
+                }
             }
             Err(error) => {
                 self.calls += 1;

@@ -46,6 +46,10 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
      its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";
 
+/// The remedy for records that have our owner and point to a tunnel that is not configured.
+pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have changed tunnels, list the old \
+     tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
+
 const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE counts as over and unneeded Access \
      applications stay: let the proxy pass Date";
 
@@ -167,9 +171,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
         resource: stamp.resource,
         text: format!(
             "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
-             configured here, so the webhook ignores the record: if another instance has this OWNER_ID, give each one its \
-             own; if you have changed tunnels, list the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames \
-             have moved",
+             configured here, so the webhook ignores the record: {SHARED_OWNER}",
             snapshot.operator().owner
         ),
     })

@@ -272,6 +272,39 @@ fn a_filter_that_takes_no_zone_is_one_mistake_before_what_follows_from_it() {
     assert_eq!(table.matches("correct DOMAIN_FILTER").count(), 1, "{table}");
 }
 
+/// `serve` ignores such a record, and `list` calls it foreign.
+#[test]
+fn records_with_our_owner_that_point_to_a_tunnel_that_is_not_configured_are_warned_of() {
+    let harness = Harness::new();
+    let other = harness.cloudflare.add_tunnel("other");
+    for (name, tunnel) in [("mine", &harness.tunnel), ("theirs", &other)] {
+        let record = json!({
+            "name": format!("{name}.example.com"), "type": "CNAME", "content": format!("{tunnel}.cfargotunnel.com"),
+            "proxied": true, "comment": "external-dns owner=default rules=-",
+        });
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    }
+    let (report, table) = check(&harness, &[]);
+    let rows: Vec<String> =
+        report.checks.iter().map(|check| format!("{}: {}", check.what, check.found)).collect();
+    assert!(rows.contains(&"records of example.com: 2, 1 of them ours".to_owned()), "{table}");
+    let warning = report.checks.iter().find(|check| check.status == "warning").expect("a warning");
+    assert_eq!(
+        (&*warning.what, &*warning.found),
+        (
+            "records of example.com",
+            "1 of them with the OWNER_ID \"default\" point to a tunnel that is not configured, so the webhook ignores them"
+        )
+    );
+    let remedy = warning.remedy.as_deref().expect("a remedy");
+    assert!(
+        remedy.contains("give each one its own") && remedy.contains("list the old tunnel in CF_TUNNEL_ID"),
+        "{remedy}"
+    );
+    let (report, table) = check(&harness, &[("CF_TUNNEL_ID", "home,other")]);
+    assert!(report.checks.iter().all(|check| check.status != "warning"), "{table}");
+}
+
 /// For example without the `/client/v4`. The token is not at fault.
 #[test]
 fn a_wrong_path_of_the_api_is_not_told_as_a_wrong_token() {
