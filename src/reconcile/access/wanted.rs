@@ -285,7 +285,7 @@ mod tests {
         let policy =
             |name: &str, decision| ReusablePolicy { id: name.into(), name: "twice".into(), decision };
         let policies = [policy("1", PolicyDecision::Allow), policy("public", PolicyDecision::Bypass)];
-        let mut operator = settings().operator.clone();
+        let mut operator = settings().operator;
         operator.default_access_policy = ["twice".into(), "public".into(), "missing".into()].into();
         let mut problems: Vec<String> = operator
             .default_access_policy

@@ -285,9 +285,8 @@ fn records_with_our_owner_that_point_to_a_tunnel_that_is_not_configured_are_warn
         harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
     }
     let (report, table) = check(&harness, &[]);
-    let rows: Vec<String> =
-        report.checks.iter().map(|check| format!("{}: {}", check.what, check.found)).collect();
-    assert!(rows.contains(&"records of example.com: 2, 1 of them ours".to_owned()), "{table}");
+    let mut rows = report.checks.iter().map(|check| (&*check.what, &*check.found));
+    assert!(rows.any(|row| row == ("records of example.com", "2, 1 of them ours")), "{table}");
     let warning = report.checks.iter().find(|check| check.status == "warning").expect("a warning");
     assert_eq!(
         (&*warning.what, &*warning.found),
