@@ -251,7 +251,7 @@ fn a_login_is_renewed_beside_a_refused_endpoint_and_nothing_else_changes_there()
     settle(&mut cloudflare, &[base.clone(), held.clone()]);
     assert_eq!((locked(&cloudflare), names(&cloudflare)), (vec![NAME.to_owned()], vec![NAME]));
     let before = cloudflare.clone();
-    for changed in [served_by(base.clone(), "http://new:80"), at(NAME, "", OPEN)] {
+    for changed in [served_by(base, "http://new:80"), at(NAME, "", OPEN)] {
         let plan = run(&mut cloudflare, &[changed, held.clone()]);
         assert_eq!(plan.refusals.len(), 2, "{:?}", plan.refusals);
         assert_eq!(cloudflare, before);

@@ -194,7 +194,8 @@ impl Foreign {
 
     /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel,
     /// which the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it, or one for a
-    /// wildcard, would answer without a login.
+    /// wildcard, would answer without a login. If the object asks only for paths, a wider rule in another tunnel has all
+    /// else.
     pub(crate) fn has_rule_in_way(
         &self,
         cloudflare: &Cloudflare,
@@ -223,11 +224,20 @@ impl Foreign {
             let is_there = |place: &Place| {
                 tunnel != wanted || place.path == pattern || is_moved(&cloudflare.tunnel(id).hostname())
             };
+            let has_rest = |rule: &str, place: &Place| {
+                tunnel != wanted
+                    && object.rules().all(|(path, _)| path.is_some())
+                    && !rule.contains("http_status")
+                    && (place.hostname.is_empty() || is_over(&place.hostname, object.host))
+            };
             let standing = document(cloudflare, id).rules;
-            let mut places = left.rules.iter().filter(|rule| standing.contains(rule)).map(|rule| place(rule));
+            let mut rules = left.rules.iter().filter(|rule| standing.contains(rule));
             self.settings.has_tunnel(tunnel)
-                && places.any(|place| {
-                    is_over(object.host, &place.hostname) && is_there(&place) || would_open(&place)
+                && rules.any(|rule| {
+                    let place = place(rule);
+                    is_over(object.host, &place.hostname) && is_there(&place)
+                        || would_open(&place)
+                        || has_rest(rule, &place)
                 })
         })
     }

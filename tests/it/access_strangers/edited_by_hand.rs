@@ -215,7 +215,9 @@ fn an_application_that_is_deleted_by_hand_is_made_again_beside_a_refused_path() 
     let _ = stage.run_loop(std::slice::from_ref(&object));
     stage.cloudflare().edit(|cloudflare| {
         let ids: Vec<String> = cloudflare.applications().iter().map(|one| one.id.clone()).collect();
-        ids.iter().for_each(|id| drop(cloudflare.delete_application(id)));
+        for id in ids {
+            cloudflare.delete_application(&id);
+        }
     });
     assert!(!stage.is_served_with_login(), "the rule asks for the token of an application that is gone");
     stage.run(&[object]);
