@@ -79,10 +79,10 @@ impl ConnectorWatch {
         };
         values.set(Family::ConnectorVersion, &[name], lowest);
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
-        awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
+        awaited.filter(|awaited| lowest < **awaited).map(|_| {
             line(format!(
-                "the tunnel {name:?} has the connector {slowest:?}, which still serves version {lowest} instead of \
-                 {awaited}: see the log of that cloudflared"
+                "the tunnel {name:?} has the connector {slowest:?}, which still serves an older version of the \
+                 configuration: see the log of that cloudflared"
             ))
         })
     }
@@ -119,8 +119,8 @@ pub(super) fn check_applied(
     }
     match Connector::slowest(&connectors) {
         Some((applied, connector)) if applied < version => Err(format!(
-            "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
-             yet, so no hostname moves to the tunnel: see the log of that cloudflared"
+            "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so no hostname moves \
+             to the tunnel yet: see the log of that cloudflared"
         )),
         _ => Ok(()),
     }

@@ -255,7 +255,7 @@ func (m *move) waits(t *testing.T) {
 	if east, west, stamped := m.rules(t); east != 1 || west != 1 || stamped != 2 {
 		t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
 	}
-	if !m.program.Tells("refused=moving", moving, "serves version") {
+	if !m.program.Tells("refused=moving", moving, "serves an older version") {
 		t.Error("nothing is told of the connector that lags")
 	}
 	// From now on configurations are there at once; what was written before still is not.

@@ -161,7 +161,8 @@ fn a_connector_that_does_not_take_a_version_from_one_look_to_the_next_is_named()
             eventually("a look", || looks() > before);
             clock.await_watch();
         };
-        let told = || harness.log.lines_with(&["WARN", "the tunnel \"home\"", "still serves version"]);
+        let told =
+            || harness.log.lines_with(&["WARN", "the tunnel \"home\"", "still serves an older version"]);
         run(&program, &[published("before.example.com", "http://web:80")]);
         pass(limits::CONNECTORS_PERIOD);
 
@@ -177,7 +178,9 @@ fn a_connector_that_does_not_take_a_version_from_one_look_to_the_next_is_named()
         pass(limits::CONNECTORS_PERIOD);
         let [line] = &*told() else { panic!("{:#?}", told()) };
         assert!(
-            line.contains("still serves version 2 instead of 3: see the log of that cloudflared"),
+            line.contains(
+                "still serves an older version of the configuration: see the log of that cloudflared"
+            ),
             "{line}"
         );
 

@@ -83,7 +83,7 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
         assert!(outcome == Err(503) && took < Duration::from_secs(1), "{outcome:?} {took:?}");
         assert_eq!((writes, &*tunnel_of(&simulation, host)), (Writes::default(), "home"));
     }
-    let said = log.lines_with(&["refused=moving", host, "connector ", "tunnel ", "serves version"]);
+    let said = log.lines_with(&["refused=moving", host, "connector ", "tunnel ", "serves an older version"]);
     assert_eq!(said.len(), 1, "{said:#?}");
 
     // The registry crd asks again only after an error.
@@ -409,4 +409,24 @@ fn a_path_with_a_login_does_not_move_behind_an_open_foreign_expression() {
         let visit = simulation.account.cloudflare().visit(host, "/admin/metrics");
         assert!(!visit.is_served(), "{path:?} {their_host} {theirs}: {visit}");
     }
+}
+
+/// Each version of the tunnel made the refusal a new one.
+#[test]
+fn a_move_that_waits_for_a_connector_is_told_once_while_other_hostnames_change_the_tunnel() {
+    let host = "waits.example.org";
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[to("home", host, "http://web:80")]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| {
+        let office = cloudflare.tunnel_mut("office");
+        office.lagging_at = Some(office.version);
+    });
+    let mut desired = vec![to("office", host, "http://web:80")];
+    for number in 0..5 {
+        desired.push(to("office", &format!("preview-{number}.example.org"), "http://web:80"));
+        assert_eq!(run(&mut simulation, &desired).0, Err(503));
+        simulation.pass(60);
+    }
+    let log = &simulation.account.harness.log;
+    assert_eq!(log.lines_with(&["refused=moving", "older version"]).len(), 1);
 }
