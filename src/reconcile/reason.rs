@@ -16,11 +16,25 @@ const REMOVE_HOSTNAME: &str = "remove the hostname from the cluster";
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
     "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
 
+/// The remedy for records that have our owner and point to a tunnel that is not configured.
+pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have changed tunnels, list the old \
+     tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
+
 /// The category of reasons whose cause is an object in the cluster or a setting.
 pub const MISTAKE: &str = "mistake";
 
 /// The category of reasons that disappear once other work is done, or once another endpoint is corrected.
 pub const WAITING: &str = "waiting";
+
+/// The holder of a foreign record, which decides about the remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordHolder {
+    Other,
+    /// A Cloudflare service, which creates and deletes the record of its custom domain itself.
+    CustomDomain,
+    /// An instance with our `OWNER_ID`, and a tunnel that is not configured here.
+    SameOwner,
+}
 
 /// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +66,7 @@ pub enum Reason {
         content: Box<str>,
         /// The comment, which may show the record's origin.
         comment: Box<str>,
-        /// True for a custom domain of a Cloudflare service, which creates and deletes the record itself.
-        is_custom_domain: bool,
+        holder: RecordHolder,
         /// The smallest value of `ADOPT` that would take the record over, if any would.
         adopt: Option<Box<str>>,
     },
@@ -248,14 +261,22 @@ impl fmt::Display for Reason {
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { record_type, content, comment, is_custom_domain, adopt } => {
+            Self::RecordHeld { record_type, content, comment, holder, adopt } => {
                 write!(formatter, "the name has the {record_type} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                let delete = match is_custom_domain {
-                    true => "remove the custom domain from its Worker, Pages project or bucket",
-                    false => DELETE,
+                let delete = match holder {
+                    RecordHolder::Other => DELETE,
+                    RecordHolder::CustomDomain => {
+                        "remove the custom domain from its Worker, Pages project or bucket"
+                    }
+                    RecordHolder::SameOwner => {
+                        return write!(
+                            formatter,
+                            " that has the webhook's OWNER_ID and points to a tunnel that is not configured here: {SHARED_OWNER}"
+                        );
+                    }
                 };
                 write!(formatter, " that is not ours: {}", joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]))
             }
@@ -435,7 +456,7 @@ mod tests {
             record_type: "A".into(),
             content: "192.0.2.1".into(),
             comment: "".into(),
-            is_custom_domain: false,
+            holder: RecordHolder::Other,
             adopt: adopt.map(Into::into),
         };
         let (delete, leave) = (DELETE, REMOVE_HOSTNAME);
@@ -478,11 +499,11 @@ mod tests {
     #[test]
     fn a_reason_has_two_hundred_characters_at_most_besides_names() {
         let none = Box::<str>::default;
-        let held = |is_custom_domain, adopt: &str| Reason::RecordHeld {
+        let held = |holder, adopt: &str| Reason::RecordHeld {
             record_type: none(),
             content: none(),
             comment: none(),
-            is_custom_domain,
+            holder,
             adopt: Some(adopt.into()),
         };
         for reason in [
@@ -490,8 +511,8 @@ mod tests {
             Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
-            held(false, "tunnel"),
-            held(true, "all"),
+            held(RecordHolder::Other, "tunnel"),
+            held(RecordHolder::CustomDomain, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen,
             Reason::OpenRuleInTunnel { visitors: none(), rule: none() },

@@ -17,6 +17,7 @@ use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
+use crate::reconcile::reason::SHARED_OWNER;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
@@ -45,10 +46,6 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but
 
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
      its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";
-
-/// The remedy for records that have our owner and point to a tunnel that is not configured.
-pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have changed tunnels, list the old \
-     tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
 
 const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE counts as over and unneeded Access \
      applications stay: let the proxy pass Date";

@@ -99,6 +99,7 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reconcile::reason::RecordHolder;
 
     #[test]
     fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
@@ -155,7 +156,7 @@ mod tests {
                     record_type: "A".into(),
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
-                    is_custom_domain: false,
+                    holder: RecordHolder::Other,
                     adopt: None,
                 },
             };

@@ -56,6 +56,10 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
         assert_eq!(cloudflare.count_calls().writes, 0);
     }
     assert_eq!(account.state(), both_at_work);
+    // Each of the two would take the record from the other for ever.
+    let told = account.harness.log.lines_with(&["refused=record_held", "both.example.com"]);
+    assert!(!told.is_empty() && told.iter().all(|line| line.contains("give each one its own")), "{told:?}");
+    assert!(!told.iter().any(|line| line.contains("ADOPT") || line.contains("delete it")), "{told:?}");
 
     // One of them withdraws everything, the other stays, and then gets what it asked for all the time.
     at_home.run_loop(&[]).expect("withdrawn");
