@@ -13,6 +13,7 @@ pub mod open_rule;
 pub mod opening;
 pub mod place;
 pub mod reading;
+pub mod refused_visitors;
 pub mod relying;
 pub mod requests;
 pub mod shown;

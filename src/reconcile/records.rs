@@ -11,6 +11,7 @@ use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
 use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::refused_visitors;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL};
@@ -108,6 +109,7 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     let unneeded = unneeded::unneeded(snapshot);
     shown.unneeded_applications = unneeded.len();
     shown.notes.extend(unneeded::notes(&unneeded, snapshot));
+    shown.notes.extend(refused_visitors::notes(snapshot));
     shown.notes.extend(
         snapshot.date_unix_seconds.is_none().then(|| Note::about("api.cloudflare.com", UNDATED.to_owned())),
     );

@@ -186,6 +186,11 @@ impl<'a> HostProtection<'a> {
         covering
     }
 
+    /// The application that visitors of everything below the path meet.
+    pub(super) fn first_covering(self, path: Option<&str>) -> Option<&'a Application> {
+        self.partly_covering(&prefix_of(path)).into_iter().next()
+    }
+
     /// As [`Self::fully_covering`], with applications of everything below the path, which miss the path itself.
     fn partly_covering(self, prefix: &str) -> Vec<&'a Application> {
         let ranked = self.near().filter_map(|application| {
@@ -260,6 +265,6 @@ fn takes_every_request(application: &Application, hostname: &str, prefix: &str) 
 }
 
 /// The path of a destination without the `/*` at its end; empty for a whole host.
-fn directory(path: &str) -> &str {
+pub(super) fn directory(path: &str) -> &str {
     if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }

@@ -225,3 +225,63 @@ fn an_application_that_is_deleted_by_hand_is_made_again_beside_a_refused_path() 
     assert!(stage.logged(&["refused=rule_held"]));
     assert_eq!(stage.leaks(), [""; 0]);
 }
+
+/// An application that a person adds for the team `on-call`; its audience.
+fn add_by_hand(stage: &Stage, name: &str, uris: &[&str]) -> String {
+    stage.cloudflare().edit(|cloudflare| {
+        let policy = cloudflare.policies()[1].id.clone();
+        let destinations: Vec<Value> = uris.iter().map(|uri| json!({"type": "public", "uri": uri})).collect();
+        let fields = json!({
+            "type": "self_hosted", "name": name, "destinations": destinations, "policies": [policy]
+        });
+        cloudflare.add_application(&fields).expect("Cloudflare takes it");
+    });
+    let applications = stage.applications();
+    applications.iter().find(|one| one.name() == name).expect("it was added").aud.clone()
+}
+
+/// The edge sends the token of the application that visitors meet first, and the rule wants the token of another one.
+#[test]
+fn an_application_by_hand_whose_token_a_rule_does_not_accept_is_told_once_with_remedies_that_hold() {
+    let admin = ["app.example.com/admin", "app.example.com/admin/*"];
+    for (standing, uris, path, place) in [
+        (vec![wish("staff")], &admin[..], "/admin", "app.example.com/admin"),
+        (vec![of("*.example.com", "staff")], &[NAME], "/", NAME),
+        (vec![of("*.example.com", "staff"), at(NAME, &[])], &[NAME], "/", NAME),
+    ] {
+        let stage = Stage::new(&[]);
+        stage.run(&standing);
+        stage.run(&standing);
+        let is_served = || stage.cloudflare().visit_as(Visitor::WithLogin, NAME, path).is_served();
+        assert!(is_served(), "{place}");
+        let audience = add_by_hand(&stage, "by hand", uris);
+        assert!(!is_served(), "{place}");
+        for _ in 0..3 {
+            stage.run_loop(&standing).expect("answered");
+        }
+        let told = stage.harness.log.lines_with(&["WARN", "the Access application \"by hand\" first"]);
+        assert_eq!(told.len(), 1, "{place}: {told:#?}");
+        assert!(told[0].contains(&format!("visitors of \"{place}\" meet")), "{told:#?}");
+
+        let check = [
+            ("access-required", "true"),
+            ("access-team-name", "my-team"),
+            ("access-aud-tag", &*audience),
+            ("tunnel-path-prefix", path),
+        ];
+        let check = if path == "/" { &check[..3] } else { &check };
+        let silent: &[Endpoint] = standing.get(..1).expect("one stands");
+        stage.run(&[silent, &[at(NAME, check)]].concat());
+        assert!(is_served(), "{place}: published with the token of that application");
+
+        stage.run(&standing);
+        stage.cloudflare().edit(|cloudflare| {
+            let by_hand = cloudflare.applications().iter().find(|one| one.name() == "by hand");
+            let id = by_hand.expect("it is there").id.clone();
+            cloudflare.delete_application(&id);
+        });
+        assert_eq!(stage.leaks(), [""; 0], "{place}");
+        stage.run(silent);
+        assert!(is_served(), "{place}: that application is deleted");
+    }
+}

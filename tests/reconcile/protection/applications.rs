@@ -389,3 +389,81 @@ fn an_opening_counts_no_foreign_bypass_of_a_part_of_a_label_as_a_login() {
         (vec!["still_protected"], vec!["theirs", "*.example.com"])
     );
 }
+
+/// Only the application that visitors meet first gives them a token.
+#[test]
+fn visitors_whom_a_rule_refuses_for_a_foreign_application_are_told_and_no_others() {
+    let admin = ["app.example.com/admin", "app.example.com/admin/*"];
+    let wildcard = || at("*.example.com", "", "staff");
+    let bypassed = |one: Application| Application {
+        policies: Some(vec![attached("public", PolicyDecision::Bypass)]),
+        ..one
+    };
+    let theirs = |one: Application| Application { audience: "theirs".into(), ..one };
+    let ours = vec![at(NAME, "", "staff")];
+    let expression = with(at(NAME, "", ""), "webhook/tunnel-path", "^/v[0-9]+/");
+    for (label, standing, application, told) in [
+        ("a path", ours.clone(), foreign("f", &admin), Some("app.example.com/admin")),
+        ("the path alone", ours.clone(), foreign("f", &admin[..1]), Some("app.example.com/admin")),
+        ("below the path", ours.clone(), foreign("f", &admin[1..]), Some("app.example.com/admin")),
+        ("no login", ours.clone(), bypassed(foreign("f", &admin)), None),
+        ("a wider one", ours.clone(), foreign("f", &["*.example.com"]), None),
+        ("another hostname", ours.clone(), foreign("f", &["b.example.com"]), None),
+        ("not a path as a rule takes it", ours.clone(), foreign("f", &["app.example.com/a*b"]), None),
+        (
+            "a path with a rule of its own",
+            vec![ours[0].clone(), at(NAME, "/admin", "staff")],
+            { foreign("f", &["app.example.com/admin/*", "app.example.com/admin/deeper"]) },
+            Some("app.example.com/admin/deeper"),
+        ),
+        ("a name below a wildcard", vec![wildcard()], foreign("f", &[NAME]), Some(NAME)),
+        (
+            "a silent name below a wildcard",
+            vec![wildcard(), at(NAME, "", "")],
+            foreign("f", &[NAME]),
+            Some(NAME),
+        ),
+        (
+            "a silent path below a wildcard",
+            vec![wildcard(), at(NAME, "/p", "")],
+            foreign("f", &[NAME]),
+            Some("app.example.com/p"),
+        ),
+        (
+            "a path below a wildcard",
+            vec![wildcard()],
+            foreign("f", &["*.example.com/p"]),
+            Some("*.example.com/p"),
+        ),
+        (
+            "an expression",
+            vec![wildcard(), expression],
+            foreign("f", &["app.example.com/p"]),
+            Some("app.example.com/p"),
+        ),
+        ("an open hostname", vec![at(NAME, "", "")], foreign("f", &admin), None),
+        ("its token is accepted", vec![required(NAME)], theirs(foreign("f", &admin)), None),
+        ("a check of the rule alone", vec![required(NAME)], foreign("f", &["*.example.com"]), Some(NAME)),
+    ] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &standing);
+        assert!(!notes(&cloudflare).join("").contains("meet the Access application"), "{label}");
+        cloudflare.applications_mut().push(application);
+        let notes = notes(&cloudflare);
+        let places: Vec<&str> = notes.iter().filter_map(|note| note.split('"').nth(3)).collect();
+        assert_eq!(places, told.into_iter().collect::<Vec<_>>(), "{label}: {notes:#?}");
+    }
+}
+
+/// The guard renews the tokens that a rule accepts, but not those of a rule with an application of ours.
+#[test]
+fn with_the_guard_visitors_are_told_of_whom_the_rule_of_an_application_of_ours_refuses() {
+    for (access, is_told) in [("", false), ("staff", true)] {
+        let mut cloudflare = cloudflare();
+        cloudflare.applications_mut().push(foreign("wide", &["*.example.com"]));
+        cloudflare.access_guard = true;
+        settle(&mut cloudflare, &[at(NAME, "", access)]);
+        cloudflare.applications_mut().push(foreign("narrow", &["app.example.com/p", "app.example.com/p/*"]));
+        assert_eq!(notes(&cloudflare).join("").contains("\"narrow\" first"), is_told, "{access:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Finds foreign Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses
+//! every visitor of the application, with a login too.
+
+use crate::ingress::path::expression_of_prefix;
+use crate::ingress::{PathPattern, Rule};
+use crate::model::Hostname;
+use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::reconcile::Note;
+use crate::reconcile::access::answering::{names_of, rules_taking};
+use crate::reconcile::access::destination::matches_host;
+use crate::reconcile::access::host_protection::{HostProtection, directory, requires_another};
+use crate::reconcile::access::place;
+use crate::reconcile::snapshot::Snapshot;
+
+/// A note on each foreign application whose visitors a rule of ours refuses. The search starts from the applications,
+/// of which there are far fewer than rules.
+pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
+    let asks = |one: &&Application| one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
+    let foreign = snapshot.access.applications().iter().filter(asks);
+    let foreign = foreign.filter(|one| snapshot.own_application(one).is_none());
+    let note = |one: &Application| one.destinations.iter().find_map(|over| refused_at(one, over, snapshot));
+    foreign.filter_map(note).collect()
+}
+
+/// A note if a rule of ours refuses visitors whom the application lets in at the destination.
+fn refused_at(application: &Application, destination: &Destination, snapshot: &Snapshot) -> Option<Note> {
+    let (host, own) = (&*destination.host, snapshot.own_digests());
+    let path = match directory(&destination.path) {
+        "" => None,
+        prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
+    };
+    names_of(host, snapshot, &|name| matches_host(host, name)).into_iter().find_map(|name| {
+        let hostname = Hostname::parse(name).ok()?;
+        let protection = HostProtection::of(&hostname, snapshot);
+        let (id, tunnel) = snapshot.tunnels.get_key_value(&snapshot.visited_tunnel(name)?)?;
+        rules_taking(name, path.as_deref(), tunnel).into_iter().find_map(|rule| {
+            let shared = shared_path(rule, name, path.as_deref())?;
+            let refuses = own.has(id, rule)
+                && requires_another(rule, application)
+                && protection.first_covering(shared).is_some_and(|first| first.id == application.id)
+                && !is_renewed_by_guard(rule, snapshot);
+            refuses.then(|| {
+                let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
+                Note::about(name, text(&format!("{name}{prefix}"), application, rule))
+            })
+        })
+    })
+}
+
+/// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
+fn shared_path<'a>(rule: &'a Rule, name: &str, path: Option<&'a str>) -> Option<Option<&'a str>> {
+    if rule.matches_all(name, path) {
+        return Some(path);
+    }
+    PathPattern::matches_all_of(path, rule.path()).then(|| rule.path())
+}
+
+/// True if the next request lets the rule accept the tokens of all applications over it, because of `ACCESS_GUARD`.
+fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
+    let has_application = |hostname: Hostname| {
+        HostProtection::of(&hostname, snapshot).application_made_for(rule.path()).is_some()
+    };
+    snapshot.operator().access_guard && !Hostname::parse(rule.folded_hostname()).is_ok_and(has_application)
+}
+
+fn text(place: &str, application: &Application, rule: &Rule) -> String {
+    format!(
+        "visitors of {place:?} meet the Access application {:?} first, whose token the rule for {} does not accept, so \
+         that all of them are refused: delete that application at Cloudflare; or keep it, and set \
+         webhook/access-required, -team-name and -aud-tag of that application on an object of its own for {place:?}",
+        application.name,
+        rule.described()
+    )
+}
