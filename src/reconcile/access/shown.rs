@@ -6,8 +6,9 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::place;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::unneeded;
 use crate::reconcile::access::wanted::{OPEN, protection_properties};
 use crate::reconcile::canonical::{self, RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
@@ -82,6 +83,7 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
     let has_default = !snapshot.operator().default_access_policy.is_empty();
+    let outlived = outlived(endpoints, snapshot);
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
@@ -92,15 +94,22 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
             let properties = access_properties(rule, protection).properties;
-            // The login of a wider place is asked for there.
             let has_application = protection.application_made_for(path.as_deref()).is_some();
-            if properties.is_empty() && (!has_application || snapshot.operator().access_guard) {
+            // The login of a wider place is asked for there, unless the object of that place is gone.
+            let wider = || protection.own_partly_covering(path.as_deref()).next();
+            let wider = if has_application || outlived.is_empty() { None } else { wider() };
+            let wider = wider.filter(|own| outlived.contains(&&*own.application.id));
+            let is_kept = has_application || wider.is_some();
+            if properties.is_empty() && (!is_kept || snapshot.operator().access_guard) {
                 continue;
             }
             endpoint.provider_specific.extend(properties);
             endpoint.provider_specific.sort_unstable();
-            let text = if protection.refuses_every_visitor(rule) { CUT_OFF } else { KEPT };
-            notes.push(Note::of(endpoint, text.to_owned()));
+            let name = wider.map(|own| format!(" (the Access application {:?})", own.application.name));
+            let gone = if protection.refuses_every_visitor(rule) { CUT_OFF } else { "" };
+            let text =
+                format!("has a login that no object asks for{}{gone}{REMEDY}", name.unwrap_or_default());
+            notes.push(Note::of(endpoint, text));
         } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));
         } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
@@ -110,11 +119,20 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
     notes
 }
 
-const KEPT: &str =
-    "has a login that no object asks for: set webhook/access-policy to the policies, or to none to open it";
+const CUT_OFF: &str = ", and its Access application is gone, so that all visitors are refused";
 
-const CUT_OFF: &str = "has a login that no object asks for, and its Access application is gone, so that all visitors are \
-     refused: set webhook/access-policy to the policies, or to none to open it";
+const REMEDY: &str = ": set webhook/access-policy to the policies, or to none to open it";
+
+/// The ids of our applications that rules need, although neither a comment of ours nor an endpoint is for their places. An
+/// application is created a loop before its place is published.
+fn outlived<'s>(endpoints: &[Endpoint], snapshot: &'s Snapshot) -> Vec<&'s str> {
+    let is_of = |endpoint: &Endpoint, place: &Place| {
+        endpoint.dns_name == place.hostname() && path_of(&endpoint.set_identifier) == place.path()
+    };
+    let outlived = unneeded::outlived(snapshot);
+    let outlived = outlived.filter(|own| !endpoints.iter().any(|endpoint| is_of(endpoint, own.place)));
+    outlived.map(|own| &*own.application.id).collect()
+}
 
 pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)

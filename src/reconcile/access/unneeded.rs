@@ -110,6 +110,14 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
     stays.chain(twice).collect()
 }
 
+/// Our applications whose tokens rules accept, although no comment of ours claims their places. The objects of these
+/// places are gone, and silent objects of narrower places keep the applications.
+pub(super) fn outlived(snapshot: &Snapshot) -> impl Iterator<Item = OwnApplication<'_>> {
+    let is_outlived =
+        |own: &OwnApplication<'_>| snapshot.is_accepted(own.application) && !is_claimed(own.place, snapshot);
+    snapshot.own_applications().filter(is_outlived)
+}
+
 /// True if a comment of ours claims the rule of the place, or the record without a rule.
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let own = snapshot.own_records_of(place.hostname());

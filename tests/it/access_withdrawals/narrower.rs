@@ -208,3 +208,44 @@ fn names_more_than_one_label_below_a_wildcard_that_is_deleted_are_as_open_as_a_w
         );
     }
 }
+
+/// Its rule requires the tokens of an application that no object asks for any more. The application stays for it.
+#[test]
+fn a_login_that_outlives_its_object_for_a_narrower_silent_one_is_told_and_counted_with_remedies_that_hold() {
+    let silent_path = at(NAME, &[("tunnel-path-prefix", "/api")]);
+    for (wide, silent, host, path) in
+        [(of("*.example.com", "staff"), at(NAME, &[]), NAME, "/"), (wish("staff"), silent_path, NAME, "/api")]
+    {
+        let label = format!("{host}{path}");
+        let says = |access: &str| {
+            let mut said = silent.clone();
+            said.provider_specific.push(Property::new("webhook/access-policy", access));
+            vec![said]
+        };
+        for (remedy, left) in [
+            (says("staff"), vec![format!("{host}{path}").trim_end_matches('/').to_owned()]),
+            (says("none"), vec![]),
+            (vec![], vec![]),
+        ] {
+            let stage = Stage::new(&[]);
+            let is_told = || {
+                stage.logged(&["WARN", host, "has a login that no object asks for", "(ExternalDNS default)"])
+            };
+            let count = || {
+                let metrics = stage.program.observe("GET", "/metrics").expect("an answer").body;
+                metrics.contains("cloudflare_tunnel_webhook_unasked_protections 1\n")
+            };
+            let both = [wide.clone(), silent.clone()];
+            stage.run(&both);
+            stage.run(&both);
+            assert!(!is_told() && !count(), "{label}: the wider object asks for it");
+            stage.run_long(&both[1..]);
+            assert_eq!(names(&stage).len(), 1, "{label}");
+            assert!(is_told() && count(), "{label}");
+            stage.run_long(&remedy);
+            stage.run_long(&remedy);
+            assert_eq!(names(&stage), left, "{label}");
+            assert!(!count(), "{label}");
+        }
+    }
+}

@@ -38,6 +38,28 @@ fn a_silent_endpoint_below_a_protected_wildcard_is_not_told_to_ask_for_its_login
     assert_eq!((adjusted.notes, adjusted.unasked_protections), (vec![], 0));
 }
 
+/// The wildcard's application was created a loop before its record, which is refused.
+#[test]
+fn a_silent_endpoint_below_a_wildcard_that_is_not_published_yet_is_not_told_to_ask_for_its_login() {
+    let desired = [at("*.example.com", "", "staff"), at(NAME, "", "")];
+    for (asked, told) in [(&desired[..], 0), (&desired[1..], 1)] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &desired);
+        let wildcard = cloudflare.records.iter_mut().find(|record| record.name.starts_with('*'));
+        wildcard.expect("it is published").comment = "".into();
+        cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("*.example.com")));
+        assert!(labels(&run(&mut cloudflare, &desired)).contains(&"record_held"));
+        assert_eq!(locked(&cloudflare), [NAME]);
+        let adjusted = adjust(asked, &cloudflare.settings(), Some(&cloudflare.snapshot()));
+        assert_eq!(
+            (adjusted.notes.len(), adjusted.unasked_protections),
+            (told, told),
+            "{:?}",
+            adjusted.notes
+        );
+    }
+}
+
 /// The rule of the wildcard tells what visitors of the name meet.
 #[test]
 fn a_silent_endpoint_below_a_marked_wildcard_requires_its_tokens_while_access_cannot_be_read() {
