@@ -13,7 +13,7 @@ use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::wanted::{self, WantedAccess};
-use crate::reconcile::property_name::{INVALID, TUNNEL_PATH, TUNNEL_SERVICE};
+use crate::reconcile::property_name::{ACCESS_PREFIX, INVALID, TUNNEL_PATH, TUNNEL_SERVICE};
 
 /// The service of a published hostname with a record but no rule.
 pub const RECORD_ONLY: &str = "none";
@@ -65,6 +65,9 @@ impl Publication {
     }
 }
 
+/// Separates the mistakes of an endpoint. Each begins with the property that has it.
+const MISTAKE_SEPARATOR: &str = "; ";
+
 /// The reason why an endpoint cannot be published: a text for one log line, cut.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem(Box<str>);
@@ -73,7 +76,12 @@ impl Problem {
     /// Joins all mistakes of an endpoint.
     pub fn of(mistakes: &[Mistake]) -> Self {
         let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Self::new(&mistakes.join("; "))
+        Self::new(&mistakes.join(MISTAKE_SEPARATOR))
+    }
+
+    /// True if a property of Access has a mistake, so that a login may be missing.
+    pub fn is_of_access(&self) -> bool {
+        self.0.split(MISTAKE_SEPARATOR).any(|mistake| mistake.starts_with(ACCESS_PREFIX))
     }
 
     /// The problem in this text, such as the value of the property [`INVALID`].

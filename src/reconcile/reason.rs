@@ -20,6 +20,9 @@ pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
 pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have changed tunnels, list the old \
      tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
 
+/// The end of the texts of reasons that concern a login.
+const KEPT: &str = "; the published rules and records stay as they are";
+
 /// The category of reasons whose cause is an object in the cluster or a setting.
 pub const MISTAKE: &str = "mistake";
 
@@ -231,7 +234,11 @@ impl Reason {
 
     /// True if requested protection is missing: the hostname stays open or unpublished.
     pub fn leaves_unprotected(&self) -> bool {
-        matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
+        match self {
+            Self::Invalid(problem) => problem.is_of_access(),
+            Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -401,7 +408,8 @@ impl fmt::Display for Reason {
             | Self::WouldOpen
             | Self::OpenRuleInTunnel { .. }
             | Self::StillProtected { .. }
-            | Self::OpensToo { .. } => "; the published rules and records stay as they are",
+            | Self::OpensToo { .. } => KEPT,
+            Self::Invalid(problem) if problem.is_of_access() => KEPT,
             _ => "",
         })
     }
@@ -530,8 +538,7 @@ mod tests {
             Reason::NotKept { what: none() },
         ] {
             let text = reason.to_string();
-            let text =
-                text.strip_suffix("; the published rules and records stay as they are").unwrap_or(&text);
+            let text = text.strip_suffix(KEPT).unwrap_or(&text);
             let text = text.replace(tunnel().as_str(), "");
             assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
         }
@@ -551,6 +558,9 @@ mod tests {
     fn what_is_refused_for_its_protection_is_told_from_the_rest() {
         assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
         assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
+        let invalid = |text: &str| Reason::Invalid(Problem::new(text));
+        assert!(invalid("webhook/tunnel is x; webhook/access-policy is y").leaves_unprotected());
+        assert!(!invalid("webhook/tunnel is \"webhook/access-policy\"").leaves_unprotected());
         assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }
 }

@@ -349,3 +349,30 @@ fn a_rule_without_a_login_that_a_new_hostname_moves_behind_a_foreign_one_is_name
         r#"the rule for "*.example.com" "^/admin(/|$)" moves behind the foreign rule for "" "^/admin/old""#;
     assert_eq!(stage.harness.log.lines_with(&[NAME, told]).len(), 1);
 }
+
+/// The hostname was open before the setting, and stays so.
+#[test]
+fn what_a_later_default_policy_cannot_close_is_an_error_and_counted() {
+    let (none, not_required) = (("access-policy", "none"), ("access-required", "false"));
+    let expression = [("tunnel-service.dav", "http://dav:80"), ("tunnel-path.dav", "^/v[0-9]+/")];
+    for (before, after, told) in [
+        (&expression[..], &expression[..], &["asks for a login"][..]),
+        (&[none], &[none], &["ACCESS_OPT_OUT=false"]),
+        (
+            &[not_required],
+            &[("origin-no-tls-verify", "yes"), not_required],
+            &["webhook-origin-no-tls-verify", "webhook-access-required"],
+        ),
+    ] {
+        let stage = Stage::new(&[]);
+        stage.run(&[at(NAME, before)]);
+        let stage = stage.restarted_with(&[("DEFAULT_ACCESS_POLICY", "staff"), ("ACCESS_OPT_OUT", "false")]);
+        stage.run(&[at(NAME, after)]);
+        assert!(stage.cloudflare().visit(NAME, "/").is_served(), "{told:?}");
+        let is_kept = "; the published rules and records stay as they are";
+        let lines = stage.harness.log.lines_with(&[&["ERROR", "refused=invalid", is_kept], told].concat());
+        assert_eq!(lines.len(), 1, "{told:?}: {:#?}", stage.harness.log.lines_with(&["refused="]));
+        let metrics = stage.program.observe("GET", "/metrics").expect("an answer").body;
+        assert!(metrics.contains("refusals{reason=\"invalid\"} "), "{metrics}");
+    }
+}
