@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, ConfigSource, Fault, Matcher, RuleText, Token, catch_all};
+use cloudflare_emulator::{Application, ConfigSource, Fault, Matcher, RuleText, Token, Visitor, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::exchange;
@@ -484,4 +484,44 @@ fn a_hostname_of_a_tunnel_that_may_not_be_written_gets_no_application() {
     }
     assert!(stage.logged(&["refused=local_tunnel", NAME]));
     assert_eq!((stage.applications().len(), stage.harness.cnames().len()), (0, 0));
+}
+
+/// The login may be that of the object, or that of the setting.
+#[test]
+fn the_remedy_for_a_path_expression_with_a_login_publishes_the_path() {
+    for (variables, policy, by) in [
+        (&[][..], &[("access-policy", "staff")][..], "webhook-access-policy asks for a login"),
+        (
+            &[("DEFAULT_ACCESS_POLICY", "staff")],
+            &[],
+            "webhook-access-policy (from DEFAULT_ACCESS_POLICY) asks for",
+        ),
+    ] {
+        let stage = Stage::new(variables);
+        let with_path = |property, path| {
+            at(NAME, &[policy, &[("tunnel-service.dav", "http://dav:80"), (property, path)]].concat())
+        };
+        stage.run(&[with_path("tunnel-path.dav", "^/v[0-9]+/")]);
+        let remedy = "path expression: use webhook-tunnel-path-prefix, with more than a slash; the published";
+        let told = stage.harness.log.lines_with(&[by, remedy]);
+        assert_eq!(told.len(), 1, "{:#?}", stage.harness.log.lines_with(&["refused="]));
+        stage.run(&[with_path("tunnel-path-prefix.dav", "/v1")]);
+        let visits = [Visitor::WithLogin, Visitor::WithoutLogin]
+            .map(|visitor| stage.cloudflare().visit_as(visitor, NAME, "/v1/x").is_served());
+        assert_eq!(visits, [true, false], "{by}");
+    }
+}
+
+/// The rule of the expression keeps the login of the whole hostname.
+#[test]
+fn a_path_expression_is_published_with_the_login_of_another_objects_whole_hostname() {
+    let stage = Stage::protected(&[]);
+    let mut expression = at(NAME, &[("tunnel-path", "^/v[0-9]+/")]);
+    expression.labels.set("resource", "ingress/shop/dav");
+    expression.set_identifier = "dav".to_owned();
+    stage.run(&[wish("staff"), expression]);
+    assert_eq!(stage.harness.rules().len(), 3);
+    let visits = [Visitor::WithLogin, Visitor::WithoutLogin]
+        .map(|visitor| stage.cloudflare().visit_as(visitor, NAME, "/v1/x").is_served());
+    assert_eq!(visits, [true, false]);
 }

@@ -36,7 +36,7 @@ pub struct Place {
 }
 
 const EXPRESSION: &str = "asks for a login, and Access cannot protect a path expression: use webhook/tunnel-path-prefix, \
-     with more than a slash, or protect the whole hostname";
+     with more than a slash";
 
 const TOO_LONG: &str =
     "asks for a login, and Access takes at most 63 characters of hostname and path: shorten one of them";

@@ -190,8 +190,9 @@ impl RuleReader<'_, '_> {
         };
         match rule {
             Ok(Some(rule)) => {
+                let by = if text.is_none() { "(from DEFAULT_ACCESS_POLICY) " } else { "" };
                 Place::of(&rule.hostname, rule.path_text())
-                    .map_err(|problem| self.mistake(ACCESS_POLICY, problem))?;
+                    .map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))?;
             }
             Ok(None) => {
                 let problem = format!(
