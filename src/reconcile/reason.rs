@@ -324,7 +324,7 @@ impl fmt::Display for Reason {
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
                 "the endpoint asks to be open, but its Access application {application:?} protects {relying:?} too: set \
-                 webhook/access-policy: none on its object too, or delete that application at Cloudflare"
+                 webhook/access-policy: none on its object too, if it has one, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,

@@ -381,3 +381,47 @@ fn an_opening_beside_a_refused_endpoint_that_keeps_its_rule_fails_no_request() {
     stage.run(&desired[..2]);
     assert!(is_served(&stage, Visitor::WithoutLogin, "https://app.example.com/api"));
 }
+
+/// Its visitors need the login of the wildcard, and no object says that they may do without.
+#[test]
+fn a_foreign_proxied_record_below_a_wildcard_holds_back_its_opening_until_an_application_is_over_it() {
+    let stage = Stage::new(&[]);
+    let record = json!({"name": "nas.example.com", "type": "A", "content": "192.0.2.4", "proxied": true});
+    stage.cloudflare().add_record(&stage.harness.zone, record).expect("Cloudflare takes it");
+    stage.run(&[of(WILDCARD, "staff")]);
+    stage.run(&[of(WILDCARD, "none")]);
+    assert_eq!(names(&stage), [WILDCARD]);
+    let told =
+        ["refused=still_protected", "nas.example.com A 192.0.2.4", "none on its object too, if it has one"];
+    assert!(stage.logged(&told), "{:#?}", stage.harness.log.lines_with(&["refused="]));
+    stage.cloudflare().edit(|cloudflare| {
+        let policy = cloudflare.policies()[0].id.clone();
+        let fields =
+            json!({"type": "self_hosted", "name": "nas", "domain": "nas.example.com", "policies": [policy]});
+        cloudflare.add_application(&fields).expect("Cloudflare takes it");
+    });
+    stage.run(&[of(WILDCARD, "none")]);
+    assert_eq!(names(&stage), ["nas"]);
+}
+
+#[test]
+fn a_silent_name_of_another_namespace_holds_back_the_opening_of_a_wildcard_if_it_is_published() {
+    for is_published in [true, false] {
+        let stage = Stage::new(&[("NAMESPACE_GUARD", "true"), ("ACCESS_POLICIES", "staff")]);
+        let wildcard = |policies: &str| {
+            let properties = [
+                ("tunnel-service", "http://web.infra.svc:80"),
+                ("access-policy", policies),
+                ("tunnel-wildcard", "true"),
+            ];
+            by("ingress/infra/wild", endpoint(WILDCARD, &properties))
+        };
+        let said: &[(&str, &str)] = if is_published { &[] } else { &[("tunnel-pth", "/misspelled")] };
+        stage.run(&[wildcard("staff"), at(NAME, said)]);
+        stage.run(&[wildcard("none"), at(NAME, said)]);
+        assert_eq!(stage.logged(&["refused=still_protected", NAME]), is_published);
+        assert_eq!(names(&stage).len(), usize::from(is_published));
+        stage.run(&[wildcard("none"), wish("none")]);
+        assert_eq!(names(&stage), [""; 0]);
+    }
+}
