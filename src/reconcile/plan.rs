@@ -18,6 +18,8 @@ pub use host::comment::Comments;
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
+use std::collections::BTreeSet;
+
 use crate::collections::inserted;
 use crate::model::endpoint::Changes;
 use crate::reconcile::plan::host::plan_host;
@@ -64,12 +66,12 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     }
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
-    let refused =
-        mass_deletion::refused(&inserted(withdrawn.map(|(position, _)| &*position.hostname)), snapshot);
+    let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
+    let (refused, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
     for (position, outcome) in deletions {
         if refused.contains(&position.hostname) {
             let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
-            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion);
+            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
             plan.add(outcome.without_plan([refusal]));
         } else if outcome.plan.is_none() {
             plan.add(outcome);

@@ -57,7 +57,10 @@ pub enum Reason {
         by: Option<Box<str>>,
     },
     /// A deletion that is part of a mass deletion, whose cause is probably a mistake elsewhere.
-    MassDeletion,
+    MassDeletion {
+        /// The number of hostnames that the request deletes.
+        hostnames: usize,
+    },
     /// The domain filter excludes the name.
     OutsideFilter,
     /// No zone that the token can read contains the name.
@@ -195,7 +198,7 @@ impl Reason {
         Self::Invalid(_) => "invalid", MISTAKE, false;
         Self::BesideRefused { .. } => "beside_refused", WAITING, false;
         Self::Withheld { .. } => "withheld", WAITING, false;
-        Self::MassDeletion => "mass_deletion", "guard", true;
+        Self::MassDeletion { .. } => "mass_deletion", "guard", true;
         Self::OutsideFilter => "outside_filter", MISTAKE, false;
         Self::NoZone => "no_zone", MISTAKE, false;
         Self::RecordHeld { .. } => "record_held", "held by others", false;
@@ -256,9 +259,10 @@ impl fmt::Display for Reason {
                 }
                 formatter.write_str("may be the same rule under a new path; see the line of that endpoint")
             }
-            Self::MassDeletion => formatter.write_str(
+            Self::MassDeletion { hostnames } => write!(
+                formatter,
                 "too many hostnames would be deleted at once, so they stay: correct the changed filter, source or \
-                 prefix, delete fewer, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
+                 prefix, delete fewer, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT={hostnames})"
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter excludes the name: change DOMAIN_FILTER or the other domain filters, or remove the \
@@ -494,7 +498,7 @@ mod tests {
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
             (Reason::LocalTunnel { tunnel }, "held by others"),
             (Reason::NotKept { what: "record".into() }, "held by others"),
-            (Reason::MassDeletion, "guard"),
+            (Reason::MassDeletion { hostnames: 9 }, "guard"),
             (Reason::WouldOpen, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),
             (Reason::Withheld { by: None }, "waiting"),
@@ -516,7 +520,7 @@ mod tests {
         };
         for reason in [
             Reason::Withheld { by: Some(none()) },
-            Reason::MassDeletion,
+            Reason::MassDeletion { hostnames: 9 },
             Reason::OutsideFilter,
             Reason::NoZone,
             held(RecordHolder::Other, "tunnel"),

@@ -113,7 +113,7 @@ mod tests {
         let refusals: Vec<Refusal> = (0..10)
             .map(|number| waiting(number, "why?"))
             .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), waiting(12, "gone")])
-            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
+            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion { hostnames: 2 })))
             .collect();
         let lines = Refusal::lines(refusals.iter());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
@@ -134,10 +134,12 @@ mod tests {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
         assert_eq!(Refusal::lines([].iter()), []);
-        let paths = ["^/a", "^/b"]
-            .map(|path| Refusal { set_identifier: Some(path.into()), ..refusal(0, Reason::MassDeletion) });
+        let paths = ["^/a", "^/b"].map(|path| Refusal {
+            set_identifier: Some(path.into()),
+            ..refusal(0, Reason::MassDeletion { hostnames: 2 })
+        });
         let of_one_hostname = Refusal::lines(paths.iter());
-        assert_eq!(of_one_hostname, [refusal(0, Reason::MassDeletion).line()]);
+        assert_eq!(of_one_hostname, [refusal(0, Reason::MassDeletion { hostnames: 2 }).line()]);
         let with_another = Refusal::lines(paths.iter().chain(&refusals[13..14])).remove(0).to_string();
         assert!(with_another.starts_with("2 hostnames: "), "{with_another}");
         let as_many_as_are_shown = refusals.iter().take(limits::NAMES_SHOWN_MAX);

@@ -69,7 +69,7 @@ func TestAMassDeletionIsWithheldUntilItIsAllowed(t *testing.T) {
 	for _, one := range all {
 		cloudflare.Publishes(t, tunnel, one.DNSName, "http://web.shop.svc:80", `{}`)
 	}
-	if lines := pod.program.Lines("refused=mass_deletion", "hostnames=12", "global.settings.MASS_DELETION_LIMIT=N"); lines != 1 {
+	if lines := pod.program.Lines("refused=mass_deletion", "hostnames=12", "global.settings.MASS_DELETION_LIMIT=12"); lines != 1 {
 		t.Errorf("how to allow it is told %d times", lines)
 	}
 	foreign.untouched(t)

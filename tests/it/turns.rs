@@ -437,3 +437,22 @@ fn hostnames_that_a_later_turn_left_half_written_are_all_finished_by_the_next_re
         assert_eq!(left.len(), if nth == 2 { 500 } else { 0 }, "after request {nth}: {:?}", left.first());
     }
 }
+
+/// The number is the value of `MASS_DELETION_LIMIT` that lets them go.
+#[test]
+fn each_line_of_a_growing_mass_deletion_has_the_whole_number() {
+    let harness = roomy();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", 10);
+    external_dns.run_loop(&shops).expect("published");
+    for left in [2, 2, 1, 0] {
+        assert_eq!(external_dns.run_loop(&shops[..left]).map(drop), Err(503));
+    }
+    let lines = harness.log.lines_with(&["refused=mass_deletion"]);
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for (line, number) in lines.iter().zip([8, 9, 10]) {
+        let limit = format!("MASS_DELETION_LIMIT={number})");
+        assert!(line.contains(&format!("{number} hostnames: ")) && line.contains(&limit), "{line}");
+    }
+}

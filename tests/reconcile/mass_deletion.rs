@@ -30,7 +30,7 @@ fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
 }
 
 fn withheld(plan: &Plan) -> usize {
-    plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::MassDeletion)).count()
+    plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::MassDeletion { .. })).count()
 }
 
 /// Published hostnames of a template.
@@ -67,7 +67,7 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
         let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
         let kept = if is_withheld { going } else { 0 };
         assert_eq!(withheld(&plan), kept, "{going} of {all}");
-        let named = plan.refusals.iter().all(|one| one.reason == Reason::MassDeletion);
+        let named = plan.refusals.iter().all(|one| one.reason == Reason::MassDeletion { hostnames: going });
         assert!(named, "the limit that lets them go: {:?}", plan.refusals);
         assert_eq!(standing(&cloudflare, OLD), all - going + kept, "{going} of {all}");
         let shown = cloudflare.shown();

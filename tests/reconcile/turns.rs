@@ -85,7 +85,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     let changes = cloudflare.changes(&published[..1]);
     let turn = of(&cloudflare, &changes, &PlanInputs::default(), Turn { hostnames_max: 2, ..WHOLE });
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
-    assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion)));
+    assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion { .. })));
 }
 
 /// The log said that a name was taken from a wildcard, or that visitors need no login any more, though nothing is

@@ -44,7 +44,7 @@ const TROUBLES: [Trouble; 10] = [
     ("two-tunnels.example.com", "mistake: two_tunnels", "move all its endpoints at once"),
     ("record.example.com", "held by others: record_held", "set ADOPT="),
     ("rule.example.com", "held by others: rule_held", "set ADOPT="),
-    ("old1.example.com", "guard: mass_deletion", "--set global.settings.MASS_DELETION_LIMIT=N"),
+    ("old1.example.com", "guard: mass_deletion", "--set global.settings.MASS_DELETION_LIMIT="),
     ("disliked.example.com", "Cloudflare: cloudflare", "This DNS record cannot be proxied."),
     ("broken.example.com", "waiting: withheld", "see the line of that endpoint"),
 ];
