@@ -63,7 +63,7 @@ pub enum Reason {
     },
     /// The domain filter excludes the name.
     OutsideFilter,
-    /// No zone that the token can read contains the name.
+    /// No zone that the token can read contains the name, or NS records of the zone delegate it.
     NoZone,
     /// A foreign record has the name.
     RecordHeld {
@@ -269,8 +269,8 @@ impl fmt::Display for Reason {
                  hostname from the cluster",
             ),
             Self::NoZone => formatter.write_str(
-                "no zone contains the name: add the zone to the account and give the token access to it, or widen \
-                 the filters",
+                "no zone answers for the name: add the zone to the account and give the token access to it, widen \
+                 the filters, or delete the NS records that delegate the name",
             ),
             Self::RecordHeld { record_type, content, comment, holder, adopt } => {
                 write!(formatter, "the name has the {record_type} record {content:?}")?;

@@ -425,3 +425,16 @@ fn a_page_of_records_costs_a_loop_with_a_change_what_a_zone_costs() {
     let (of_zones, _) = storm(3, 0, 60);
     assert_eq!(storm(1, 12_000, 60), (of_zones, 0));
 }
+
+/// The zone contains the name, but other name servers answer for it.
+#[test]
+fn a_delegated_name_is_refused_with_a_text_that_names_the_delegation() {
+    let harness = Harness::new();
+    let record = json!({"name": "lab.example.com", "type": "NS", "content": "ns1.lab.test"});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let program = harness.start();
+    let desired = [published("a.lab.example.com", "http://a:80"), published("a.example.net", "http://a:80")];
+    program.external_dns().run_loop(&desired).expect("refused by name");
+    let lines = harness.log.lines_with(&["refused=no_zone", "no zone answers for the name", "NS records"]);
+    assert_eq!(lines.len(), 2, "{:#?}", harness.log.lines_with(&["refused="]));
+}
