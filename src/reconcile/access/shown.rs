@@ -81,9 +81,8 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 /// and returns a note on each. Without a default policy, removes `none` from an open endpoint, because `records` does
 /// not show it there.
 pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<(Note, Option<Place>)> = Vec::new();
     let has_default = !snapshot.operator().default_access_policy.is_empty();
-    let outlived = outlived(endpoints, snapshot);
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
@@ -97,8 +96,8 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
             let has_application = protection.application_made_for(path.as_deref()).is_some();
             // The login of a wider place is asked for there, unless the object of that place is gone.
             let wider = || protection.own_partly_covering(path.as_deref()).next();
-            let wider = if has_application || outlived.is_empty() { None } else { wider() };
-            let wider = wider.filter(|own| outlived.contains(&&*own.application.id));
+            let wider = if has_application || !properties.is_empty() { None } else { wider() };
+            let wider = wider.filter(|own| unneeded::is_outlived(*own, snapshot));
             let is_kept = has_application || wider.is_some();
             if properties.is_empty() && (!is_kept || snapshot.operator().access_guard) {
                 continue;
@@ -109,29 +108,27 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
             let gone = if protection.refuses_every_visitor(rule) { CUT_OFF } else { "" };
             let text =
                 format!("has a login that no object asks for{}{gone}{REMEDY}", name.unwrap_or_default());
-            notes.push(Note::of(endpoint, text));
+            notes.push((Note::of(endpoint, text), wider.map(|own| own.place.clone())));
         } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));
         } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
             drop_covering(endpoint, protection, path.as_deref());
         }
     }
-    notes
+    // An application is created a loop before its place is published.
+    notes.retain(|(_, wider)| wider.as_ref().is_none_or(|place| !has_endpoint(endpoints, place)));
+    notes.into_iter().map(|(note, _)| note).collect()
 }
 
 const CUT_OFF: &str = ", and its Access application is gone, so that all visitors are refused";
 
 const REMEDY: &str = ": set webhook/access-policy to the policies, or to none to open it";
 
-/// The ids of our applications that rules need, although neither a comment of ours nor an endpoint is for their places. An
-/// application is created a loop before its place is published.
-fn outlived<'s>(endpoints: &[Endpoint], snapshot: &'s Snapshot) -> Vec<&'s str> {
-    let is_of = |endpoint: &Endpoint, place: &Place| {
-        endpoint.dns_name == place.hostname() && path_of(&endpoint.set_identifier) == place.path()
-    };
-    let outlived = unneeded::outlived(snapshot);
-    let outlived = outlived.filter(|own| !endpoints.iter().any(|endpoint| is_of(endpoint, own.place)));
-    outlived.map(|own| &*own.application.id).collect()
+/// True if one of the endpoints, which are sorted by name, is for the place.
+fn has_endpoint(endpoints: &[Endpoint], place: &Place) -> bool {
+    let start = endpoints.partition_point(|endpoint| *endpoint.dns_name < *place.hostname());
+    let mut of_name = endpoints.iter().skip(start).take_while(|one| one.dns_name == place.hostname());
+    of_name.any(|endpoint| path_of(&endpoint.set_identifier) == place.path())
 }
 
 pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {

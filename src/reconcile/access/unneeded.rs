@@ -110,12 +110,13 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
     stays.chain(twice).collect()
 }
 
-/// Our applications whose tokens rules accept, although no comment of ours claims their places. The objects of these
-/// places are gone, and silent objects of narrower places keep the applications.
-pub(super) fn outlived(snapshot: &Snapshot) -> impl Iterator<Item = OwnApplication<'_>> {
-    let is_outlived =
-        |own: &OwnApplication<'_>| snapshot.is_accepted(own.application) && !is_claimed(own.place, snapshot);
-    snapshot.own_applications().filter(is_outlived)
+/// True if rules accept the application's tokens, although no comment of ours claims its place. The object of the place
+/// is gone, and silent objects of narrower places keep the application.
+pub(super) fn is_outlived(
+    OwnApplication { place, application }: OwnApplication<'_>,
+    snapshot: &Snapshot,
+) -> bool {
+    snapshot.is_accepted(application) && !is_claimed(place, snapshot)
 }
 
 /// True if a comment of ours claims the rule of the place, or the record without a rule.
