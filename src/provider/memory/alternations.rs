@@ -31,8 +31,8 @@ struct PathHistory {
     before: Option<(ObjectEndpoint, u64)>,
     /// The present object has returned. A single return may be a rollback, so only the second return is logged.
     is_back: bool,
-    /// The present object has returned twice in a row.
-    alternates: bool,
+    /// The last loop in which two objects had returned one after the other.
+    alternated_in: Option<u64>,
     last_loop: u64,
     /// The line of the log, and the last loop in which the object changed to one that asks for something else.
     line: Option<(LogLine, u64)>,
@@ -68,10 +68,12 @@ impl Alternations {
         lines.filter(|(_, at)| is_recent(*at)).map(|(line, _)| line.clone()).collect()
     }
 
-    /// True if two objects alternate at a path of the hostname.
+    /// True if two objects alternated at a path of the hostname in the last loops.
     pub(crate) fn has(&self, hostname: &str) -> bool {
         let hostname = fingerprint([hostname]);
-        self.by_path.values().any(|seen| seen.alternates && seen.hostname_fingerprint == hostname)
+        let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
+        let mut paths = self.by_path.values().filter(|seen| seen.alternated_in.is_some_and(is_recent));
+        paths.any(|seen| seen.hostname_fingerprint == hostname)
     }
 }
 
@@ -83,7 +85,7 @@ impl PathHistory {
             now,
             before: None,
             is_back: false,
-            alternates: false,
+            alternated_in: None,
             last_loop,
             line: None,
         }
@@ -98,12 +100,15 @@ impl PathHistory {
         }
         let is_back =
             self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
-        self.alternates |= is_back && self.is_back;
+        let alternates = is_back && self.is_back;
+        if alternates {
+            self.alternated_in = Some(loops);
+        }
         // Objects with equal endpoints lose nothing.
         let loses = now.asked != self.now.asked;
         if let Some((_, at)) = self.line.as_mut().filter(|_| loses) {
             *at = loops;
-        } else if self.alternates && loses {
+        } else if alternates && loses {
             let text = format!(
                 "ExternalDNS merges the objects of this hostname: it sends the endpoint for {} in some loops and for {} in \
                  others, so the login and service of the other object are lost. Give both the same annotations, or each a \
@@ -158,6 +163,21 @@ mod tests {
         let turns = [("a", 1), ("b", 2)].repeat(3);
         assert!(line(&turns).is_some());
         assert_eq!(line(&[turns, [("a", 3), ("b", 3)].repeat(6)].concat()), None);
+    }
+
+    /// A mistake that is corrected and made again after that is new.
+    #[test]
+    fn a_hostname_alternates_until_one_object_had_it_for_ten_loops() {
+        let mut alternations = Alternations::default();
+        let mut see = |resource: &str| {
+            let mut endpoint = Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() };
+            endpoint.labels.set(RESOURCE_LABEL, resource);
+            alternations.see([(&endpoint, 1)].into_iter());
+            (alternations.has("a.example.com"), alternations.has("b.example.com"))
+        };
+        assert_eq!(["a", "b", "a", "b"].map(&mut see).map(|(has, _)| has), [false, false, false, true]);
+        assert!((0..10).all(|_| see("b") == (true, false)));
+        assert_eq!(see("b"), (false, false));
     }
 
     #[test]
