@@ -206,6 +206,9 @@ impl Provider {
             rows.push(self.unsent(hostname, last.without_service.as_ref()));
         }
         rows.extend(last.notes(hostname));
+        // No visitor reaches the hostnames of a zone that is not active.
+        let zone = self.zone_of(hostname).filter(|zone| **zone != *hostname);
+        rows.extend(zone.iter().flat_map(|zone| lines(&last.notes_of_shown, Some(zone), NOTE)));
         status.ok = rows.iter().all(is_well);
         status.fill(rows);
         status
@@ -222,6 +225,11 @@ impl Provider {
         };
         let what = last.read_failure.as_deref().unwrap_or(what);
         Some(row("", WAITING, what.to_owned()))
+    }
+
+    /// The name of the hostname's zone, in the last snapshot.
+    fn zone_of(&self, hostname: &str) -> Option<Box<str>> {
+        Some(lock(&self.last_snapshot).as_read()?.zone_of(hostname)?.zone.name.clone())
     }
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.

@@ -2,7 +2,7 @@
 
 mod laws;
 
-use cloudflare_emulator::{Fault, Matcher};
+use cloudflare_emulator::{Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde::Deserialize;
@@ -377,4 +377,23 @@ fn a_hostname_with_several_refused_paths_is_counted_once() {
         (2, 1, 1, 0),
         "{status:#?}"
     );
+}
+
+/// The hostname is published, and its zone has other name servers still.
+#[test]
+fn a_hostname_of_a_zone_that_is_not_active_has_the_note_on_its_zone() {
+    let harness = Harness::new();
+    let zone = harness.cloudflare.add_zone("example.org", Plan::Free);
+    harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&zone).status = "pending".to_owned());
+    let program = harness.start();
+    let desired = [published("web.example.org", "http://web:80"), published(WEB, "http://web:80")];
+    for _ in 0..2 {
+        program.external_dns().run_loop(&desired).expect("published");
+    }
+    let notes = |hostname: &str| {
+        let status = Status::of(&program, hostname);
+        assert_eq!(status.states(hostname), ["published"]);
+        status.rows.iter().filter(|row| row.what.contains("the zone is pending")).count()
+    };
+    assert_eq!((notes("web.example.org"), notes(WEB)), (1, 0));
 }
