@@ -190,10 +190,10 @@ impl Provider {
         let published = self.published_paths_of(hostname);
         let is_there =
             |endpoint: &MarkedEndpoint, one: &PublishedPath| one.is_served && endpoint.has_path(&one.path);
-        let is_published = |endpoint: &MarkedEndpoint| {
+        let may_be_published = |endpoint: &MarkedEndpoint| {
             published.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.pending_row(hostname, &is_published));
+        rows.extend(last.pending_row(hostname, &may_be_published));
         rows.extend(published.iter().flatten().map(|one| {
             let mut endpoints = last.endpoints.of(hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());

@@ -328,7 +328,7 @@ fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// True if the properties excludes its rule from tunnels.
+/// True if the properties exclude their rule from tunnels.
 fn excludes_rule(properties: &RuleProperties<'_>) -> bool {
     let mut values = properties.entries.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")

@@ -481,8 +481,7 @@ fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
         fixture.await_looks(2);
     };
     let lonely = || fixture.said(&["WARN", "the tunnel \"lonely\"", "has no connector"]);
-    let behind =
-        || fixture.said(&["WARN", "the tunnel \"lonely\"", "serves an older version"]);
+    let behind = || fixture.said(&["WARN", "the tunnel \"lonely\"", "serves an older version"]);
     look(1, None);
     assert_eq!((lonely(), behind()), (0, 0));
     look(0, None);

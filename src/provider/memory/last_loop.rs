@@ -1,5 +1,5 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
-//! depends on it, but `access/writer.rs` does not delete an application while its hostname has a refusal here.
+//! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
 use std::collections::BTreeSet;
 use std::{iter, mem};

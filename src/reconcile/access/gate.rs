@@ -241,7 +241,7 @@ fn kept(
     protection: HostProtection<'_>,
 ) -> Result<Publication, Reason> {
     let path = publication.path();
-    let covering = protection.own_partly_covering(path).next().map(|own| own.application);
+    let covering = protection.first_own_covering(path).map(|own| own.application);
     let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
     if let Some(asked) = asked {
         if protection.application_made_for(path).is_some() {

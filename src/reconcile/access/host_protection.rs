@@ -212,6 +212,11 @@ impl<'a> HostProtection<'a> {
         })
     }
 
+    /// The most specific of our applications that ask visitors of the path, or of everything below it, for a login.
+    pub(super) fn first_own_covering(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        self.own_partly_covering(path).next()
+    }
+
     /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
     /// hostname.
     pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {

@@ -54,7 +54,7 @@ impl<'a> HostProtection<'a> {
         let rules = rules_taking(self.hostname.as_str(), path, tunnel).into_iter();
         // An application for a wildcard protects one label, and the wildcard has deeper names too.
         let has_application =
-            move |path| !self.hostname.is_wildcard() && self.own_partly_covering(path).next().is_some();
+            move |path| !self.hostname.is_wildcard() && self.first_own_covering(path).is_some();
         rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))
     }
 }

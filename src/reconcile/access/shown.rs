@@ -57,7 +57,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }
-    let covering = protection.own_partly_covering(path).next().map(|own| own.application);
+    let covering = protection.first_own_covering(path).map(|own| own.application);
     let is_correct = protection.kept_check(check.cloned(), covering).as_ref() == check;
     let is_open = check.is_none() && covering.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
@@ -68,7 +68,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    property_of_open(protection.own_partly_covering(None).next().is_none(), protection.snapshot)
+    property_of_open(protection.first_own_covering(None).is_none(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -95,7 +95,7 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
             let properties = access_properties(rule, protection).properties;
             let has_application = protection.application_made_for(path.as_deref()).is_some();
             // The login of a wider place is asked for there, unless the object of that place is gone.
-            let wider = || protection.own_partly_covering(path.as_deref()).next();
+            let wider = || protection.first_own_covering(path.as_deref());
             let wider = if has_application || !properties.is_empty() { None } else { wider() };
             let wider = wider.filter(|own| unneeded::is_outlived(*own, snapshot));
             let is_kept = has_application || wider.is_some();
@@ -137,7 +137,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(covering) = protection.own_partly_covering(path).next() else { return };
+    let Some(covering) = protection.first_own_covering(path) else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
     let left = check.without_audience(Some(&*covering.application.audience));
@@ -150,7 +150,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
     if is_unread
-        || protection.own_partly_covering(path).next().is_some()
+        || protection.first_own_covering(path).is_some()
         || protection.application_made_for(path).is_some()
     {
         return false;

@@ -64,19 +64,20 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
-    let mut replaced = names.into_iter().flat_map(|name| {
+    let rules = names.into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel));
-        let wants_another = |rule: &Rule| {
-            let Ok(hostname) = Hostname::parse(name) else { return false };
-            let mut covering = HostProtection::of(&hostname, snapshot)
-                .own_partly_covering(rule.path().or_else(|| place.path()));
-            let next = covering.find(|own| own.application.id != application.id);
-            next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
-        };
-        rules.filter(|rule| !is_status(rule.service())).map(wants_another).collect::<Vec<_>>()
+        rules.filter(|rule| !is_status(rule.service())).map(move |rule| (name, rule))
     });
-    replaced.next().is_some_and(|first| first && replaced.all(|one| one))
+    let rules: Vec<(&str, &Rule)> = rules.collect();
+    let accepts_next = |(name, rule): &(&str, &Rule)| {
+        let Ok(hostname) = Hostname::parse(name) else { return false };
+        let protection = HostProtection::of(&hostname, snapshot);
+        let mut covering = protection.own_partly_covering(rule.path().or_else(|| place.path()));
+        let next = covering.find(|own| own.application.id != application.id);
+        next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
+    };
+    !rules.is_empty() && rules.iter().all(accepts_next)
 }
 
 /// True if every name of the place is in a zone that was read, and within the filter.

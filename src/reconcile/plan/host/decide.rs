@@ -181,14 +181,7 @@ fn refused_now(
             None => free.extend(gated.digest().map(|digest| (digest, index))),
         }
     }
-    // If several paths have the same digest, the first one is published.
-    free.sort_unstable();
-    for same in free.chunk_by(|(one, _), (other, _)| one == other) {
-        let path = same.first().and_then(|(_, index)| wanted.get(*index)?.publication.as_ref().ok()?.path());
-        found.extend(
-            same.iter().skip(1).map(|(_, index)| (*index, obstacle::digest_taken_by(&intended.tunnel, path))),
-        );
-    }
+    found.extend(with_taken_digest(free, &intended.tunnel, wanted));
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
     {
@@ -199,6 +192,23 @@ fn refused_now(
         found.extend(new.map(|(index, _)| (index, reason.clone())));
     }
     found
+}
+
+/// Of several paths with the same digest, all but the first.
+fn with_taken_digest(
+    mut free: Vec<(Digest, usize)>,
+    tunnel: &TunnelId,
+    wanted: &[Wanted<Gated>],
+) -> Vec<(usize, Reason)> {
+    free.sort_unstable();
+    let path = |index: usize| wanted.get(index)?.publication.as_ref().ok()?.path();
+    let pairs = free.windows(2).filter_map(|pair| match pair {
+        [(one, first), (other, second)] if one == other => {
+            Some((*second, obstacle::digest_taken_by(tunnel, path(*first))))
+        }
+        _ => None,
+    });
+    pairs.collect()
 }
 
 /// The refused endpoints, sorted by object.

@@ -122,8 +122,9 @@ pub(super) fn planned_writes(
     }
     let claims_after = Claims { digests, is_released, ..claims_during };
     let comments = comment::comments(host, &accepted);
-    let hides_wildcard = hides_wildcard(host);
-    let is_deletion = accepted.is_empty() && hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
+    let only_hides_wildcard = hides_wildcard(host);
+    let serves_nobody = accepted.is_empty() && only_hides_wildcard;
+    let is_deletion = serves_nobody || is_withdrawal && !serves_foreign_rule(host);
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
@@ -142,7 +143,7 @@ pub(super) fn planned_writes(
         adoptions: adoption::adoptions(host, &accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        deletions_if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
+        deletions_if_unwritable: if only_hides_wildcard { deletions(host) } else { Vec::new() },
         claims: claims_after,
         dangling: removed,
         comments,
@@ -242,13 +243,14 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
 /// True if the record is new and was created for rules none of which exists, and if it hides a wildcard's record with
 /// another target.
 fn hides_wildcard(host: &Host<'_>) -> bool {
-    let is_bare = host.stamp.as_ref().is_some_and(|stamp| {
+    let has_no_rule = host.stamp.as_ref().is_some_and(|stamp| {
         let claims = &stamp.claims;
         !claims.record_only && !claims.is_empty() && comment::dangling(host, &[]) == claims.digests
     });
-    let is_bare = is_bare && host.has_new_record();
     let behind = || host.zone.wildcard_behind(host.name()).first();
-    is_bare && behind().is_some_and(|record| record.tunnel() != host.record_tunnel())
+    has_no_rule
+        && host.has_new_record()
+        && behind().is_some_and(|record| record.tunnel() != host.record_tunnel())
 }
 
 /// True if the record is not a CNAME to the tunnel.
