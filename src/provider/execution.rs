@@ -99,7 +99,7 @@ pub(super) fn run<'a>(
     if let Err(error) = outcome {
         ledger.end_early(error);
     }
-    for target in tried.difference(&undecided) {
+    for target in tried.iter().filter(|target| !undecided.contains(target)) {
         memory.targets.forget(target.id());
     }
     ledger.into_result()

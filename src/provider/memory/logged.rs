@@ -1,6 +1,6 @@
 //! Remembers logged states and when they were first logged, so that a lasting state is not logged in every loop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 
 use log::Level;
@@ -37,18 +37,17 @@ impl<T: Ord + Clone> Logged<T> {
         is_expected: impl Fn(&T, i64) -> bool,
     ) -> Vec<T> {
         let before = mem::take(&mut self.0);
-        let mut new = BTreeSet::new();
         for item in items {
             let logged_at = before.get(&item).map_or(now, |entry| entry.logged_at);
-            new.extend((!before.contains_key(&item)).then(|| item.clone()));
             self.0.insert(item, Entry { logged_at, seen_at: now, is_present: true });
         }
+        let new = self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect();
         let room = limits::NOTES_MAX.saturating_sub(self.0.len());
         let absent = before.into_iter().filter(|(item, entry)| is_expected(item, now - entry.seen_at));
         for (item, entry) in absent.take(room) {
             self.0.entry(item).or_insert(Entry { is_present: false, ..entry });
         }
-        new.into_iter().collect()
+        new
     }
 
     /// The present items, each with the time at which it was first logged.
