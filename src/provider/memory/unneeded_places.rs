@@ -1,11 +1,10 @@
 //! Remembers the places of our applications that nothing needs. Such an application is deleted a loop later, and after a
 //! pause if Cloudflare refuses that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::write_history::Pause;
-use crate::collections::inserted;
 use crate::limits;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::reason::Reason;
@@ -32,10 +31,11 @@ impl UnneededPlace {
 }
 
 impl UnneededPlaces {
-    /// Notes what a new check found. Two applications may have the same place.
+    /// Notes the places that a new check found, sorted. Two applications may have the same place.
     pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
-        let found: BTreeSet<&Place> = inserted(found);
-        self.0.retain(|place, _| found.contains(place));
+        let mut found: Vec<&Place> = found.collect();
+        found.dedup();
+        self.0.retain(|place, _| found.contains(&place));
         for place in found {
             self.0.entry(place.clone()).or_default().checks += 1;
         }
@@ -46,12 +46,13 @@ impl UnneededPlaces {
     }
 
     /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
-    pub(crate) fn take_confirmed(&mut self, now: Instant) -> BTreeSet<Place> {
+    pub(crate) fn take_confirmed(&mut self, now: Instant) -> Vec<Place> {
         let confirmed = self.0.iter_mut().filter(|(_, place)| place.is_confirmed(now));
-        inserted(confirmed.map(|(place, unneeded)| {
+        let taken = confirmed.map(|(place, unneeded)| {
             unneeded.checks = 1;
             place.clone()
-        }))
+        });
+        taken.collect()
     }
 
     /// Notes that a place's application could not be deleted, and pauses the deletion if Cloudflare refused it. True if it
@@ -116,7 +117,7 @@ mod tests {
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(now));
         places.note([&place].into_iter());
-        assert_eq!(places.take_confirmed(now), [place.clone()].into());
+        assert_eq!(places.take_confirmed(now), [place.clone()]);
         assert!(!places.has_confirmed(now), "it is deleted now");
         places.note([&place].into_iter());
         assert!(places.has_confirmed(now), "it was not deleted");
