@@ -207,8 +207,9 @@ impl Provider {
         }
         rows.extend(last.notes(hostname));
         // No visitor reaches the hostnames of a zone that is not active.
-        let zone = self.zone_of(hostname).filter(|zone| **zone != *hostname);
-        rows.extend(zone.iter().flat_map(|zone| lines(&last.notes_of_shown, Some(zone), NOTE)));
+        if let Some(zone) = self.zone_of(hostname).filter(|zone| **zone != *hostname) {
+            rows.extend(lines(&last.notes_of_shown, Some(&zone), NOTE));
+        }
         status.ok = rows.iter().all(is_well);
         status.fill(rows);
         status

@@ -117,7 +117,7 @@ mod tests {
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(now));
         places.note([&place].into_iter());
-        assert_eq!(places.take_confirmed(now), [place.clone()]);
+        assert_eq!(places.take_confirmed(now), std::slice::from_ref(&place));
         assert!(!places.has_confirmed(now), "it is deleted now");
         places.note([&place].into_iter());
         assert!(places.has_confirmed(now), "it was not deleted");
