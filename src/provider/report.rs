@@ -56,12 +56,8 @@ impl Provider {
             info!("this request changed {changed} hostnames, and leaves {left} to the next requests");
         }
         if self.is_dry_run() {
-            let writes = describe(plan).into_iter();
-            let new = lock(&self.last_loop).request.dry_run_writes.new_items(
-                writes,
-                self.clock().unix_seconds(),
-                |_, _| false,
-            );
+            let (writes, now) = (describe(plan), self.clock().unix_seconds());
+            let new = lock(&self.last_loop).request.dry_run_writes.new_items(writes, now, &|_, _| false);
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -82,7 +78,7 @@ impl Provider {
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
         let now = self.clock().unix_seconds();
-        let mut news = last.refusals.new_items(refusals.chain(left), now, is_expected);
+        let mut news = last.refusals.new_items(refusals.chain(left).collect(), now, &is_expected);
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run() {
             let asked = changes.wanted();

@@ -2,7 +2,7 @@
 //! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
 use std::collections::BTreeSet;
-use std::{iter, mem};
+use std::mem;
 
 use log::Level;
 
@@ -78,7 +78,7 @@ impl LastLoop {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             let mut refusals = mem::take(&mut self.request.refusals);
-            refusals.new_items(iter::empty(), now, |one, _| self.alternations.has(&one.hostname));
+            refusals.new_items(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
             self.request = LastRequest { refusals, ..LastRequest::default() };
         }
         self.request.asked_fingerprints.clear();
@@ -123,7 +123,7 @@ impl LastLoop {
             ))
         });
         let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
-        let new = self.notes_of_sent.new_items(notes, now, |line, _| {
+        let new = self.notes_of_sent.new_items(notes.collect(), now, &|line, _| {
             line.value("hostname").is_some_and(|hostname| self.alternations.has(hostname))
         });
         lines.extend(new.into_iter().map(|line| (Level::Warn, line)));
@@ -146,7 +146,7 @@ impl Wildcards {
     fn new_lines(&mut self, unasked: &[UnaskedWildcard], now: i64) -> Vec<(Level, LogLine)> {
         self.unasked = unasked.to_vec();
         let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
-        let new = self.logged.new_items(unasked.iter().map(key), now, is_expected);
+        let new = self.logged.new_items(unasked.iter().map(key).collect(), now, &is_expected);
         let new = unasked.iter().filter(|one| new.contains(&key(one)));
         let level = |is_published| if is_published { Level::Warn } else { Level::Info };
         new.map(|one| (level(one.is_published), one.note.line())).collect()

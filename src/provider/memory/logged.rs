@@ -32,9 +32,9 @@ impl<T: Ord + Clone> Logged<T> {
     /// `is_expected` is true for it and the seconds of its absence.
     pub(crate) fn new_items(
         &mut self,
-        items: impl Iterator<Item = T>,
+        items: Vec<T>,
         now: i64,
-        is_expected: impl Fn(&T, i64) -> bool,
+        is_expected: &dyn Fn(&T, i64) -> bool,
     ) -> Vec<T> {
         let before = mem::take(&mut self.0);
         for item in items {
@@ -63,7 +63,10 @@ impl Logged<LogLine> {
         lines: impl Iterator<Item = LogLine>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        self.new_items(lines, now, |_, _| false).into_iter().map(|line| (Level::Warn, line)).collect()
+        self.new_items(lines.collect(), now, &|_, _| false)
+            .into_iter()
+            .map(|line| (Level::Warn, line))
+            .collect()
     }
 }
 
@@ -80,7 +83,7 @@ mod tests {
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = logged.new_items(lines(number), time, |_, _| false);
+            let news = logged.new_items(lines(number).collect(), time, &|_, _| false);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
                 logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
@@ -94,8 +97,7 @@ mod tests {
     fn an_item_that_is_expected_to_return_is_new_once_and_is_not_shown_while_it_is_absent() {
         let mut logged = Logged::default();
         let mut new_items = |items: &[&'static str], now| {
-            let new =
-                logged.new_items(items.iter().copied(), now, |item, absent| *item == "a" && absent < 60);
+            let new = logged.new_items(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
             (new, logged.all().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
         };
         assert_eq!(new_items(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
@@ -110,7 +112,7 @@ mod tests {
         let mut logged = Logged::default();
         for (number, _) in year::loops() {
             let line = LogLine::default().text(format!("h{number} is refused"));
-            assert_eq!(logged.new_items([line].into_iter(), number as i64, |_, _| true).len(), 1);
+            assert_eq!(logged.new_items(vec![line], number as i64, &|_, _| true).len(), 1);
         }
         assert_eq!((logged.all().count(), logged.0.len()), (1, limits::NOTES_MAX));
     }
