@@ -53,15 +53,14 @@ impl Repoint {
 }
 
 impl<'a, 'w> Change<'a, 'w> {
-    fn of(decision: &'w Decision<'a, '_>, is_withdrawal: bool) -> Self {
+    fn of(decision: &Decision<'a, '_>, accepted: &[&'w Gated], is_withdrawal: bool) -> Self {
         let Decision { host, withdrawn, .. } = decision;
-        let accepted = decision.accepted();
-        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, &accepted));
+        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
-        let (deleted, deleted_later) = unwanted_rules(decision, is_withdrawal, repoint);
+        let (deleted, deleted_later) = unwanted_rules(decision, accepted, is_withdrawal, repoint);
         Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
@@ -104,8 +103,8 @@ pub(super) fn planned_writes(
     let accepted = decision.accepted();
     let claims_during = comment::claims_with(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
-    let is_withdrawal = is_withdrawal(decision, &claims_during, &dangling);
-    let change = Change::of(decision, is_withdrawal);
+    let is_withdrawal = accepted.is_empty() && withdraws_all(decision, &claims_during, &dangling);
+    let change = Change::of(decision, &accepted, is_withdrawal);
     let edits = edits(host, &change, resource.as_deref());
     let deleted_later = change.deleted_later.iter().map(|rule| rule.tunnel);
     let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(deleted_later);
@@ -199,22 +198,23 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 
 /// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule
 /// has.
-fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
+fn withdraws_all(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
     let Decision { host, withdrawn, .. } = decision;
     let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
     for rule in host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path())) {
         claims.digests.remove(&rule.digest);
     }
-    decision.accepted().is_empty() && !withdrawn.is_empty() && claims.is_empty()
+    !withdrawn.is_empty() && claims.is_empty()
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
 fn unwanted_rules<'a>(
     decision: &Decision<'a, '_>,
+    accepted: &[&Gated],
     is_withdrawal: bool,
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
-    let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
+    let Decision { host, withdrawn, .. } = decision;
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()));
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
