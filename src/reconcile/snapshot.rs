@@ -285,11 +285,8 @@ impl Snapshot {
         let domain = wildcard.strip_prefix("*.")?;
         let record = &self.answering(wildcard).first()?.id;
         let is_served = |name: &str| {
-            let mut records = self.answering(name).iter();
-            self.zone_of(name).is_some()
-                && name != wildcard
-                && is_below(name, domain)
-                && records.any(|one| one.id == *record)
+            let is_answered = || self.answering(name).iter().any(|one| one.id == *record);
+            name != wildcard && is_below(name, domain) && self.zone_of(name).is_some() && is_answered()
         };
         let rules = self.tunnels.get(visited)?.document.rules();
         rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))

@@ -414,6 +414,18 @@ fn a_path_alone_does_not_take_the_rest_of_its_hostname_from_a_foreign_rule() {
     }
 }
 
+/// Our own wildcard has all other requests of the hostname, and the foreign catch-all behind it has none.
+#[test]
+fn a_path_alone_may_leave_the_rest_of_its_hostname_to_our_own_wildcard() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.edit_rules(HOME, |rules| *rules = vec![r#"{"service":"http://theirs:80"}"#.to_owned()]);
+    let wildcard = endpoint("*.example.com", &[("tunnel-service", "http://wild:80"), ("tunnel", "home")]);
+    let desired = [wildcard, on("office", "^/a$", "http://web:80")];
+    (0..3).for_each(|_| drop(cloudflare.run_loop(&desired, usize::MAX)));
+    assert_eq!(refused(&cloudflare.run_loop(&desired, usize::MAX)), []);
+    assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(OFFICE)));
+}
+
 /// A first record of the wildcard would answer for the name in place of the wider wildcard's record.
 #[test]
 fn a_first_wildcard_does_not_take_a_name_below_it_from_a_foreign_rule() {

@@ -258,6 +258,34 @@ fn a_login_is_renewed_beside_a_refused_endpoint_and_nothing_else_changes_there()
     }
 }
 
+/// A rule with a token of its own has no application that could hold the opening back.
+#[test]
+fn a_refused_path_keeps_its_hostname_closed_and_where_it_is() {
+    let mut cloudflare = cloudflare();
+    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/api(/|$)","service":"http://theirs:80"}}"#);
+    let locked_in = |tunnel: &str, path: &str| {
+        let (team, tag) = (("access-team-name", "team"), ("access-aud-tag", "tag"));
+        let check = [("access-required", "true"), team, tag];
+        let path: &[(&str, &str)] = if path.is_empty() { &[] } else { &[("tunnel-path-prefix", "/api")] };
+        let properties =
+            [&[("tunnel-service", "http://web:80"), ("tunnel", tunnel)], &check[..], path].concat();
+        endpoint_of("ingress/shop/web", NAME, &properties)
+    };
+    settle(&mut cloudflare, &[locked_in("home", "")]);
+    for tunnel in [HOME, OFFICE] {
+        cloudflare.edit_rules(tunnel, |rules| rules.insert(0, theirs.clone()));
+    }
+    let before = cloudflare.clone();
+    let opened = [at(NAME, "", OPEN), at(NAME, "/api", OPEN)];
+    assert_eq!(run(&mut cloudflare, &opened).refusals.len(), 2);
+    assert_eq!(cloudflare, before, "it would open beside the refused path");
+    let moved = [locked_in("office", ""), locked_in("office", "/api")];
+    for _ in 0..4 {
+        run(&mut cloudflare, &moved);
+        assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)));
+    }
+}
+
 fn guarded() -> FakeCloudflare {
     let mut cloudflare = cloudflare();
     cloudflare.namespace_guard = true;

@@ -9,11 +9,12 @@ use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::provider::Provider;
-use crate::provider::access::writer::ApplicationWriter;
+use crate::provider::access::writer::{ApplicationWriter, NOT_TRIED};
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to delete unneeded Access applications.
@@ -62,9 +63,12 @@ impl Provider {
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
+            if reason == Reason::Waiting(NOT_TRIED.to_owned()) {
+                continue;
+            }
             let text = format!("an unneeded Access application stays for now: {reason}");
             let line = describe_application(&write).text(text);
-            if lock(&self.unneeded_places).note_failed(write.place, reason, self.clock().now()) {
+            if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {
                 logging::log(Level::Warn, module_path!(), &line);
             }
         }

@@ -21,6 +21,9 @@ pub(in crate::provider) struct ApplicationWriter<'a> {
     pub(in crate::provider) deadline: Deadline,
 }
 
+/// The text of the reason of a write that was not tried.
+pub(in crate::provider) const NOT_TRIED: &str = "no time or calls were left for the Access application";
+
 impl ApplicationWriter<'_> {
     /// Does the work while time and calls are left, and returns the result of each write.
     pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), Reason>> {
@@ -37,7 +40,7 @@ impl ApplicationWriter<'_> {
         let clock = self.provider.clock();
         let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
-        let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
+        let waiting = || Reason::Waiting(NOT_TRIED.to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if is_written(write) => Err(reason.clone()),
             _ if self.deadline.remaining(clock) < step => Err(waiting()),

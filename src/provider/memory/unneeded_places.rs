@@ -1,5 +1,5 @@
 //! Remembers the places of our applications that nothing needs. Such an application is deleted a loop later, and after a
-//! pause if Cloudflare refuses that.
+//! pause if that fails.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
 struct UnneededPlace {
     /// The consecutive checks that found the place unneeded; one after an attempt to delete its application.
     checks: u32,
-    /// Cloudflare refused to delete the application.
+    /// The last attempt to delete the application failed.
     pause: Option<Pause>,
 }
 
@@ -55,15 +55,10 @@ impl UnneededPlaces {
         taken.collect()
     }
 
-    /// Notes that a place's application could not be deleted, and pauses the deletion if Cloudflare refused it. True if it
-    /// was refused for a new reason.
-    pub(crate) fn note_failed(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
+    /// Pauses the deletion of a place's application, which failed. True if the reason is a new one.
+    pub(crate) fn pause(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
         let UnneededPlace { checks, pause } = self.0.entry(place).or_default();
         *checks = 1;
-        // Such a reason may be over in the next loop.
-        if reason.fails_request() {
-            return false;
-        }
         let is_new = pause.as_ref().is_none_or(|pause| !pause.is_for(&reason));
         *pause = Some(Pause::after(pause.as_ref(), reason, DELETION_PAUSES, now));
         is_new
@@ -97,14 +92,14 @@ mod tests {
 
     /// A token that may only read Access deletes nothing, and each attempt needs a new reading of everything.
     #[test]
-    fn the_deletion_of_an_unneeded_application_that_is_refused_waits_ever_longer() {
+    fn the_deletion_of_an_unneeded_application_that_fails_waits_ever_longer() {
         let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
         let is_tried = |minute: &u32| {
             let now = start + MINUTE * *minute;
             places.note([&place].into_iter());
             let is_tried = places.has_confirmed(now);
             for place in places.take_confirmed(now) {
-                assert_eq!(places.note_failed(place, no(), now), *minute == 2, "the reason is new once");
+                assert_eq!(places.pause(place, no(), now), *minute == 2, "the reason is new once");
             }
             is_tried
         };
@@ -121,10 +116,7 @@ mod tests {
         assert!(!places.has_confirmed(now), "it is deleted now");
         places.note([&place].into_iter());
         assert!(places.has_confirmed(now), "it was not deleted");
-        assert!(!places.note_failed(place.clone(), Reason::Waiting("no time".to_owned()), now));
-        places.note([&place].into_iter());
-        assert!(places.has_confirmed(now), "it may be deleted in the next loop");
-        places.note_failed(place.clone(), no(), now);
+        places.pause(place.clone(), no(), now);
         places.note([].into_iter());
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(now), "a place that was needed begins anew");
@@ -137,13 +129,13 @@ mod tests {
     fn forgotten_checks_leave_the_pauses() {
         let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
         (0..2).for_each(|_| places.note([&place].into_iter()));
-        places.note_failed(place.clone(), no(), now);
+        places.pause(place.clone(), no(), now);
         places.forget_checks();
         let later = now + DELETION_PAUSES.0;
         places.note([&place].into_iter());
         assert!(!places.has_confirmed(later));
         places.note([&place].into_iter());
         assert!(places.has_confirmed(later) && !places.has_confirmed(now));
-        assert!(!places.note_failed(place, no(), later), "the reason is still known");
+        assert!(!places.pause(place, no(), later), "the reason is still known");
     }
 }

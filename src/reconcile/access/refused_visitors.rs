@@ -6,30 +6,45 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::{names_of, rules_taking};
+use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::{HostProtection, directory, requires_another};
 use crate::reconcile::access::place;
 use crate::reconcile::snapshot::Snapshot;
 
-/// A note on each foreign application whose visitors a rule of ours refuses. The search starts from the applications,
-/// of which there are far fewer than rules.
+/// A note on each foreign application whose visitors a rule of ours refuses.
 pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
+    let closed = snapshot.own_rules().filter(|(_, rule)| rule.requires_access());
+    let mut hostnames: Vec<&str> = closed.map(|(_, rule)| rule.folded_hostname()).collect();
+    hostnames.sort_unstable();
+    hostnames.dedup();
+    if hostnames.is_empty() {
+        return Vec::new();
+    }
     let asks = |one: &&Application| one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
     let foreign = snapshot.access.applications().iter().filter(asks);
     let foreign = foreign.filter(|one| snapshot.own_application(one).is_none());
-    let note = |one: &Application| one.destinations.iter().find_map(|over| refused_at(one, over, snapshot));
+    let note = |one: &Application| {
+        one.destinations.iter().find_map(|over| refused_at(one, over, &hostnames, snapshot))
+    };
     foreign.filter_map(note).collect()
 }
 
-/// A note if a rule of ours refuses visitors whom the application lets in at the destination.
-fn refused_at(application: &Application, destination: &Destination, snapshot: &Snapshot) -> Option<Note> {
+/// A note if a rule of ours refuses visitors whom the application lets in at the destination. `hostnames` are those of
+/// our rules that require a token.
+fn refused_at(
+    application: &Application,
+    destination: &Destination,
+    hostnames: &[&str],
+    snapshot: &Snapshot,
+) -> Option<Note> {
     let (host, own) = (&*destination.host, snapshot.own_digests());
     let path = match directory(&destination.path) {
         "" => None,
         prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
     };
-    names_of(host, snapshot, &|name| matches_host(host, name)).into_iter().find_map(|name| {
+    let below = hostnames.iter().copied().filter(|name| *name != host && matches_host(host, name));
+    [host].into_iter().chain(below).find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
         let (id, tunnel) = snapshot.tunnels.get_key_value(&snapshot.visited_tunnel(name)?)?;
@@ -67,7 +82,8 @@ fn text(place: &str, application: &Application, rule: &Rule) -> String {
     format!(
         "visitors of {place:?} meet the Access application {:?} first, whose token the rule for {} does not accept, so \
          that all of them are refused: delete that application at Cloudflare; or keep it, and set \
-         webhook/access-required, -team-name and -aud-tag of that application on an object of its own for {place:?}",
+         webhook-access-required, webhook-access-team-name and webhook-access-aud-tag of that application on an object \
+         of its own for {place:?}",
         application.name,
         rule.described()
     )

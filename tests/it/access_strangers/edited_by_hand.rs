@@ -182,22 +182,25 @@ fn a_rule_whose_deletion_cloudflare_refuses_once_is_deleted_by_the_next_loop_fro
     assert!(comments.iter().any(|comment| comment.ends_with("rules=~")), "{comments:?}");
 }
 
-/// A token may lose the permission to edit, and then deletes nothing any more.
+/// A token may lose the permission to edit, and then deletes nothing any more; or a proxy blocks the method.
 #[test]
-fn an_unneeded_application_that_cannot_be_deleted_is_in_the_log_once() {
-    let stage = Stage::protected(&[]);
-    stage
-        .cloudflare()
-        .fault_every(Matcher::delete_application(), Fault::error(403, 10000, "Authentication error"));
-    stage.run(&[]);
-    stage.cloudflare().advance_clock(AGE_MIN);
-    for _ in 0..6 {
-        let _ = stage.run_loop(&[]);
-        stage.cloudflare().advance_clock(INTERVAL);
+fn an_unneeded_application_that_cannot_be_deleted_is_in_the_log_once_and_is_tried_ever_less_often() {
+    for fault in [Fault::error(403, 10000, "Authentication error"), Fault::status(500)] {
+        let stage = Stage::protected(&[]);
+        stage.cloudflare().fault_every(Matcher::delete_application(), fault.clone());
+        stage.run(&[]);
+        stage.cloudflare().advance_clock(AGE_MIN);
+        stage.cloudflare().take_calls();
+        for _ in 0..20 {
+            let _ = stage.run_loop(&[]);
+            stage.cloudflare().advance_clock(INTERVAL);
+        }
+        assert_eq!(stage.policies().len(), 1, "it stays");
+        let told = stage.harness.log.lines_with(&["WARN", "an unneeded Access application stays", NAME]);
+        assert_eq!(told.len(), 1, "{told:#?}");
+        let tries = stage.cloudflare().count_calls().writes;
+        assert!((2..=6).contains(&tries), "{fault:?}: {tries}");
     }
-    assert_eq!(stage.policies().len(), 1, "it stays");
-    let told = stage.harness.log.lines_with(&["WARN", "an unneeded Access application stays", NAME]);
-    assert_eq!(told.len(), 1, "{told:#?}");
 }
 
 /// A path that a foreign rule has is refused, and the object's hostname is published already.

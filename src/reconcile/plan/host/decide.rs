@@ -234,9 +234,12 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
     Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label_value() })
 }
 
-/// True if the endpoint asks for nothing but another login of a rule that is published already. A rule whose application
+/// True if the endpoint asks for nothing but another login of a rule that visitors reach already. A rule whose application
 /// was deleted refuses all visitors until it has the token of another one.
 fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
+    if host.record_tunnel().as_ref() != Some(gated.tunnel()) {
+        return false;
+    }
     let present = host.claimed_rule_at(gated.tunnel(), gated.path()).map(|present| present.rule);
     let Some((present, wanted)) = present.zip(gated.rule()).filter(|(_, wanted)| wanted.requires_access())
     else {

@@ -14,7 +14,7 @@ use crate::reconcile::stamp::{Digest, Stamp};
 pub(super) struct Intended<'r> {
     /// The tunnel that serves the hostname.
     pub(super) tunnel: TunnelId,
-    /// True if the hostname has an endpoint without a path, so that no request is left to a wider rule.
+    /// True if the hostname has an endpoint without a path, which asks for all its requests.
     pub(super) is_whole: bool,
     /// The reason if the record would take visitors to an open rule in the tunnel.
     pub(super) open_rule: Option<Reason>,
@@ -107,7 +107,9 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: boo
     let wider = || {
         let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
         let tunnel = snapshot.tunnels.get(visited).filter(|_| !is_whole)?;
-        let rules = rules_taking_until(host.name(), None, tunnel, &is_foreign).into_iter();
+        // A rule of the hostname that is ours may be deleted.
+        let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
+        let rules = rules_taking_until(host.name(), None, tunnel, &is_last).into_iter();
         rules.filter(|rule| is_foreign(rule)).find(|rule| !is_status(rule.service()))
     };
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
