@@ -54,8 +54,8 @@ impl OriginRequest {
 
     /// The same options, with this Access check.
     #[must_use]
-    pub fn with_access_check(self, access: impl Into<Option<AccessCheck>>) -> Self {
-        Self { access: access.into(), ..self }
+    pub fn with_access_check(self, access: Option<AccessCheck>) -> Self {
+        Self { access, ..self }
     }
 
     /// The wanted Access check; `None` if no token is required.

@@ -289,7 +289,7 @@ pub(super) fn unknown(
 /// The publication with a rule that has the check.
 fn requiring(publication: Publication, check: AccessCheck) -> Publication {
     let with_access_check = |rule: WantedRule| WantedRule {
-        origin_request: rule.origin_request.with_access_check(check),
+        origin_request: rule.origin_request.with_access_check(Some(check)),
         ..rule
     };
     Publication { rule: publication.rule.map(with_access_check), ..publication }

@@ -21,13 +21,15 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     if hostnames.is_empty() {
         return Vec::new();
     }
-    let asks = |one: &&Application| one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
-    let foreign = snapshot.access.applications().iter().filter(asks);
-    let foreign = foreign.filter(|one| snapshot.own_application(one).is_none());
-    let note = |one: &Application| {
-        one.destinations.iter().find_map(|over| refused_at(one, over, &hostnames, snapshot))
-    };
-    foreign.filter_map(note).collect()
+    let mut notes = Vec::new();
+    for application in snapshot.access.applications() {
+        let asks = application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application);
+        if asks && snapshot.own_application(application).is_none() {
+            let mut over = application.destinations.iter();
+            notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
+        }
+    }
+    notes
 }
 
 /// A note if a rule of ours refuses visitors whom the application lets in at the destination. `hostnames` are those of
@@ -43,23 +45,26 @@ fn refused_at(
         "" => None,
         prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
     };
-    let below = hostnames.iter().copied().filter(|name| *name != host && matches_host(host, name));
-    [host].into_iter().chain(below).find_map(|name| {
-        let hostname = Hostname::parse(name).ok()?;
+    let mut names = vec![host];
+    names.extend(hostnames.iter().filter(|name| **name != host && matches_host(host, name)));
+    for name in names {
+        let Ok(hostname) = Hostname::parse(name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
-        let (id, tunnel) = snapshot.tunnels.get_key_value(&snapshot.visited_tunnel(name)?)?;
-        rules_taking(name, path.as_deref(), tunnel).into_iter().find_map(|rule| {
-            let shared = shared_path(rule, name, path.as_deref())?;
-            let refuses = own.has(id, rule)
+        let visited = snapshot.visited_tunnel(name);
+        let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
+        for rule in rules_taking(name, path.as_deref(), tunnel) {
+            let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
+            if own.has(id, rule)
                 && requires_another(rule, application)
                 && protection.first_covering(shared).is_some_and(|first| first.id == application.id)
-                && !is_renewed_by_guard(rule, snapshot);
-            refuses.then(|| {
+                && !is_renewed_by_guard(rule, snapshot)
+            {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
-                Note::about(name, text(&format!("{name}{prefix}"), application, rule))
-            })
-        })
-    })
+                return Some(Note::about(name, text(&format!("{name}{prefix}"), application, rule)));
+            }
+        }
+    }
+    None
 }
 
 /// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
