@@ -42,7 +42,7 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
     let (calls, lacks_permission, claims_protection) = (0, false, false);
-    let unconfigured = BTreeSet::new();
+    let unconfigured = Vec::new();
     let mut check = Check {
         client,
         clock,
@@ -82,7 +82,7 @@ struct Check<'a> {
     /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
     claims_protection: bool,
     /// The existing tunnels that CF_TUNNEL_ID does not name.
-    unconfigured: BTreeSet<TunnelId>,
+    unconfigured: Vec<TunnelId>,
 }
 
 impl Check<'_> {
@@ -220,12 +220,12 @@ impl Check<'_> {
         // The setting may name a tunnel by its id and by its name.
         let mut checked = BTreeSet::new();
         let all = present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| tunnel.id.clone());
-        self.unconfigured = inserted(all);
+        self.unconfigured = all.collect();
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
             match found.and_then(|found| found.ok_or_else(|| no_such_tunnel(&present, wanted))) {
                 Ok(tunnel) if checked.insert(&tunnel.id) => {
-                    self.unconfigured.remove(&tunnel.id);
+                    self.unconfigured.retain(|id| *id != tunnel.id);
                     self.tunnel(account, tunnel);
                 }
                 Ok(_) => {}
