@@ -45,9 +45,8 @@ fn refused_at(
         "" => None,
         prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
     };
-    let mut names = vec![host];
-    names.extend(hostnames.iter().filter(|name| **name != host && matches_host(host, name)));
-    for name in names {
+    let below = hostnames.iter().filter(|name| **name != host && matches_host(host, name));
+    for name in [&host].into_iter().chain(below) {
         let Ok(hostname) = Hostname::parse(name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
         let visited = snapshot.visited_tunnel(name);
@@ -85,10 +84,9 @@ fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
 
 fn text(place: &str, application: &Application, rule: &Rule) -> String {
     format!(
-        "visitors of {place:?} meet the Access application {:?} first, whose token the rule for {} does not accept, so \
-         that all of them are refused: delete that application at Cloudflare; or keep it, and set \
-         webhook-access-required, webhook-access-team-name and webhook-access-aud-tag of that application on an object \
-         of its own for {place:?}",
+        "visitors of {place:?} meet the Access application {:?} first, and the rule for {} refuses its token: delete that \
+         application at Cloudflare, or set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag \
+         of it on an object of its own for {place:?}",
         application.name,
         rule.described()
     )

@@ -107,8 +107,8 @@ fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let Some((_, between)) = below.split_once('.') else {
         let rule = snapshot.rule_below(&format!("*.{name}"), &wildcard.tunnel()?)?.described();
         return Some(host.note(format!(
-            "the new record takes all names below {name:?} from the wildcard record {:?}, so no visitor reaches the rule for {rule}: \
-             publish that name by a record of its own",
+            "the new record takes all names below {name:?} from the wildcard record {:?}, also that of the rule for {rule}: publish \
+             that name by a record of its own",
             wildcard.name
         )));
     };
