@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use crate::collections::inserted;
 use crate::model::endpoint::Changes;
-use crate::reconcile::plan::host::plan_host;
+use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};

@@ -1,0 +1,75 @@
+//! Plans one hostname: reads its state, lets `decide.rs` decide on its request, and `writes.rs` turn the decision into
+//! writes.
+
+use super::Host;
+use super::decide::{Decision, decide};
+use super::writes::planned_writes;
+use crate::model::Hostname;
+use crate::reconcile::Note;
+use crate::reconcile::plan::judge::judged;
+use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::request::{HostRequest, Withdrawn};
+use crate::reconcile::plan_inputs::PlanContext;
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
+
+/// Plans the request for one hostname: [`Host`] is its state, [`Decision`] the part of the request that is carried out,
+/// and [`HostOutcome`] the writes with all that is said about them.
+pub(in crate::reconcile::plan) fn plan_host(
+    name: &str,
+    request: HostRequest,
+    context: PlanContext<'_>,
+) -> HostOutcome {
+    let (snapshot, object) = (context.snapshot, request.resource());
+    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), object.clone(), reason)]);
+    if !snapshot.operator().filter.matches(name) {
+        return refused(Reason::OutsideFilter);
+    }
+    // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
+    let Ok(hostname) = Hostname::parse(name) else {
+        return HostOutcome::refused(mistakes(name, &request).collect());
+    };
+    let HostRequest { wanted, withdrawn, registry_names } = request;
+    let wanted = judged(name, wanted, &registry_names, context);
+    let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
+    let host = Host::of(context, zone, hostname, &registry_names);
+    if let Some(problem) = host.old_answer(&wanted) {
+        return refused(Reason::Waiting(problem.into()));
+    }
+    let decision = decide(host, wanted, &withdrawn);
+    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let planned = planned_writes(&decision, resource.clone());
+    let Decision { host, mut outcome, .. } = decision;
+    match planned {
+        Ok((host_plan, unfinished)) => {
+            outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
+            outcome.refusals.extend(unfinished);
+            outcome.notes.extend(rules_left(&host, &withdrawn));
+            outcome
+        }
+        Err(reason) => outcome.without_plan([Refusal::whole(name.into(), resource, reason)]),
+    }
+}
+
+/// The refusals of the endpoints without a publication.
+fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
+    request.wanted.iter().filter_map(|wanted| {
+        let reason = wanted.publication.as_ref().err()?.clone();
+        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
+        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
+    })
+}
+
+/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
+fn rules_left<'h>(host: &'h Host<'_>, withdrawn: &'h Withdrawn) -> impl Iterator<Item = Note> + 'h {
+    host.rules.iter().filter_map(move |rule| {
+        let path = rule.path().unwrap_or_default();
+        let resource = withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
+        let text = format!(
+            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
+             ADOPT=all while ExternalDNS asks for the hostname",
+            host.snapshot().settings.name_of(rule.tunnel)
+        );
+        Some(Note { hostname: host.name().into(), resource, text })
+    })
+}
