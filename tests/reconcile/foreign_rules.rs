@@ -378,7 +378,7 @@ fn a_path_alone_does_not_take_the_rest_of_its_hostname_from_a_foreign_rule() {
     for (theirs, records) in [
         (theirs("*.example.com", ""), vec![("*.example.com", "CNAME", target(HOME))]),
         (theirs("*.example.com", ""), vec![]),
-        (r#"{"path":"^/health$","service":"http://theirs:80"}"#.to_owned(), vec![]),
+        (theirs("*.example.com", "^/health$"), vec![]),
     ] {
         let records: Vec<_> = records.iter().map(|(name, kind, to)| (*name, *kind, &**to)).collect();
         let mut cloudflare = FakeCloudflare::new(std::slice::from_ref(&theirs), &records);
@@ -411,6 +411,25 @@ fn a_path_alone_does_not_take_the_rest_of_its_hostname_from_a_foreign_rule() {
             "{theirs} {:?}",
             plan.refusals
         );
+    }
+}
+
+/// `^/\.well-known/` of all hostnames is often in each tunnel, and a catch-all serves whatever no rule takes.
+#[test]
+fn a_path_alone_leaves_a_foreign_rule_of_every_hostname_and_not_a_foreign_catch_all() {
+    for (rule, is_refused) in [
+        (r#"{"path":"^/health$","service":"http://theirs:80"}"#, false),
+        (r#"{"service":"http://theirs:80"}"#, true),
+    ] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.edit_rules(HOME, |rules| *rules = vec![rule.to_owned(), REST.to_owned()]);
+        if is_refused {
+            cloudflare.edit_rules(HOME, |rules| rules.truncate(1));
+        }
+        cloudflare.run_loop(&[on("home", "^/a$", "http://web:80")], usize::MAX);
+        let plan = cloudflare.run_loop(&[on("office", "^/a$", "http://web:80")], usize::MAX);
+        let labels: Vec<_> = refused(&plan).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(labels.contains(&"rule_left_behind"), is_refused, "{rule}: {labels:?}");
     }
 }
 

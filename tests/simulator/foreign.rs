@@ -228,7 +228,8 @@ impl Foreign {
                 tunnel != wanted
                     && object.rules().all(|(path, _)| path.is_some())
                     && !rule.contains("http_status")
-                    && (place.hostname.is_empty() || is_over(&place.hostname, object.host))
+                    && (place.hostname.is_empty() && place.path.is_none()
+                        || is_over(&place.hostname, object.host))
             };
             let standing = document(cloudflare, id).rules;
             let mut rules = left.rules.iter().filter(|rule| standing.contains(rule));

@@ -110,7 +110,9 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: boo
         // A rule of the hostname that is ours may be deleted.
         let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
         let rules = rules_taking_until(host.name(), None, tunnel, &is_last).into_iter();
-        rules.filter(|rule| is_foreign(rule)).find(|rule| !is_status(rule.service()))
+        // A rule with only a path is for no hostname more than for another.
+        let counts = |rule: &Rule| !rule.folded_hostname().is_empty() || rule.path().is_none();
+        rules.filter(|rule| is_foreign(rule) && counts(rule)).find(|rule| !is_status(rule.service()))
     };
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
     rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
