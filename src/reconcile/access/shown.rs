@@ -95,8 +95,8 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
             let properties = access_properties(rule, protection).properties;
             let has_application = protection.application_made_for(path.as_deref()).is_some();
             // The login of a wider place is asked for there, unless the object of that place is gone.
-            let wider = || protection.first_own_covering(path.as_deref());
-            let wider = if has_application || !properties.is_empty() { None } else { wider() };
+            let relies = !has_application && properties.is_empty() && rule.requires_access();
+            let wider = relies.then(|| protection.first_own_covering(path.as_deref())).flatten();
             let wider = wider.filter(|own| unneeded::is_outlived(*own, snapshot));
             let is_kept = has_application || wider.is_some();
             if properties.is_empty() && (!is_kept || snapshot.operator().access_guard) {
