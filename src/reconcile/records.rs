@@ -163,8 +163,7 @@ fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
-    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.operator().owner)?;
-    let tunnel = record.tunnel().filter(|id| snapshot.unconfigured_tunnels.contains(id))?;
+    let (stamp, tunnel) = snapshot.stamp_of_same_owner(record)?;
     Some(Note {
         hostname: record.name.clone(),
         resource: stamp.resource,

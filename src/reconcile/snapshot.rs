@@ -317,6 +317,13 @@ impl Snapshot {
         tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
     }
 
+    /// The stamp and the tunnel of a record that has our owner, and points to a tunnel that another instance may serve.
+    pub(super) fn stamp_of_same_owner(&self, record: &Record) -> Option<(Stamp, TunnelId)> {
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
+        let tunnel = record.tunnel().filter(|tunnel| self.unconfigured_tunnels.contains(tunnel))?;
+        Some((stamp, tunnel))
+    }
+
     /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
     pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_digests();

@@ -8,7 +8,7 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::access::answering::rules_taking_until;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::reason::{Reason, RecordHolder};
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::Digest;
 
 /// What the request would make of the hostname.
 pub(super) struct Intended<'r> {
@@ -120,9 +120,7 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: boo
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
 fn record_held(host: &Host<'_>, record: &Record, gated: &Gated) -> Reason {
-    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == host.operator().owner);
-    let unconfigured = &host.snapshot().unconfigured_tunnels;
-    let holder = if stamp.is_some() && record.tunnel().is_some_and(|tunnel| unconfigured.contains(&tunnel)) {
+    let holder = if host.snapshot().stamp_of_same_owner(record).is_some() {
         RecordHolder::SameOwner
     } else if record.read_only || record.content.ends_with(".pages.dev") {
         // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
