@@ -194,7 +194,7 @@ fn refused_now(
     found
 }
 
-/// Of several paths with the same digest, all but the first.
+/// Of several paths with the same digest, all but the first, which is published.
 fn with_taken_digest(
     mut free: Vec<(Digest, usize)>,
     tunnel: &TunnelId,
@@ -202,13 +202,16 @@ fn with_taken_digest(
 ) -> Vec<(usize, Reason)> {
     free.sort_unstable();
     let path = |index: usize| wanted.get(index)?.publication.as_ref().ok()?.path();
-    let pairs = free.windows(2).filter_map(|pair| match pair {
-        [(one, first), (other, second)] if one == other => {
-            Some((*second, obstacle::digest_taken_by(tunnel, path(*first))))
+    let (mut taken, mut first) = (Vec::new(), None);
+    for (digest, index) in free {
+        match first {
+            Some((same, holder)) if same == digest => {
+                taken.push((index, obstacle::digest_taken_by(tunnel, path(holder))));
+            }
+            _ => first = Some((digest, index)),
         }
-        _ => None,
-    });
-    pairs.collect()
+    }
+    taken
 }
 
 /// The refused endpoints, sorted by object.

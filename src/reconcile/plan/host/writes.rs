@@ -122,8 +122,8 @@ pub(super) fn planned_writes(
     let claims_after = Claims { digests, is_released, ..claims_during };
     let comments = comment::comments(host, &accepted);
     let only_hides_wildcard = hides_wildcard(host);
-    let serves_nobody = accepted.is_empty() && only_hides_wildcard;
-    let is_deletion = serves_nobody || is_withdrawal && !serves_foreign_rule(host);
+    let is_deletion =
+        accepted.is_empty() && only_hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
     let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
         (Vec::new(), deletions(host))
     } else {
