@@ -4,6 +4,7 @@ use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, rules_taking};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::Publication;
@@ -16,7 +17,7 @@ impl<'a> HostProtection<'a> {
     pub(in crate::reconcile) fn open_rule_in(
         self,
         tunnel: &TunnelId,
-        published: &[&Publication],
+        published: &[&Gated],
     ) -> Option<Reason> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
@@ -24,7 +25,8 @@ impl<'a> HostProtection<'a> {
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
         let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
-        let in_time: Vec<_> = published.iter().filter(|ours| self.is_closed_in_time(ours)).collect();
+        let published = published.iter().map(|gated| gated.publication());
+        let in_time: Vec<&Publication> = published.filter(|ours| self.is_closed_in_time(ours)).collect();
         names_of(hostname.as_str(), snapshot, &is_pointed_too).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let protection = HostProtection::of(&name, snapshot);

@@ -74,7 +74,10 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
             request.registry_names.push(txt_name);
         }
     }
-    for HostRequest { wanted, withdrawn, .. } in requests.values_mut() {
+    for HostRequest { wanted, withdrawn, registry_names } in requests.values_mut() {
+        // The endpoints of a hostname have TXT records of the same names.
+        registry_names.sort_unstable();
+        registry_names.dedup();
         // ExternalDNS's order changes from loop to loop.
         wanted.sort_by(|one, other| {
             (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))

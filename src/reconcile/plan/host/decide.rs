@@ -4,12 +4,12 @@
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a
 //!   creation and a deletion, and may send another object's endpoint in place of the one that is deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Host;
 use super::obstacle::Intended;
 use super::{adoption, comment, obstacle};
-use crate::ingress::WantedRule;
+use crate::ingress::{Rule, WantedRule};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
@@ -161,27 +161,29 @@ fn refused_now(
     let possible = accepted_of(wanted);
     let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
     let is_whole = keeps_whole || possible.iter().any(|gated| gated.path().is_none());
-    let Some(tunnel) = tunnel_for(host, &possible, withdrawn, is_whole) else { return Vec::new() };
-    let published: Vec<_> = possible.iter().map(|gated| gated.publication()).collect();
+    let left_behind = left_behind_by(host, &possible, is_whole);
+    let Some(tunnel) = tunnel_for(host, &possible, withdrawn, left_behind.is_some()) else {
+        return Vec::new();
+    };
     let protection = HostProtection::of(&host.hostname, host.snapshot());
-    let open_rule = protection.open_rule_in(&tunnel, &published);
+    let open_rule = protection.open_rule_in(&tunnel, &possible);
     let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
     let open = possible.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
     let without_login = withdrawn.iter().copied().chain(open).collect();
-    let intended = Intended { tunnel, is_whole, open_rule, without_login };
+    let intended = Intended { tunnel, left_behind, open_rule, without_login };
     let refused = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
-    let mut free: Vec<(Digest, usize)> = Vec::new();
+    let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let obstacle = obstacle::obstacle(host, &intended, gated);
-        let beside = || refused_beside(&refused, one).filter(|_| !renews_login(host, gated));
-        match obstacle.or_else(beside) {
+        let refused = || refused.get(&one.resource.as_deref());
+        let beside = || refused_beside(refused()?, one).filter(|_| !renews_login(host, gated));
+        let same_digest = || Some(obstacle::digest_taken_by(&intended.tunnel, *taken.get(&gated.digest()?)?));
+        match obstacle::obstacle(host, &intended, gated).or_else(beside).or_else(same_digest) {
             Some(reason) => found.push((index, reason)),
-            None => free.extend(gated.digest().map(|digest| (digest, index))),
+            None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
         }
     }
-    found.extend(with_taken_digest(free, &intended.tunnel, wanted));
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
     {
@@ -194,43 +196,24 @@ fn refused_now(
     found
 }
 
-/// Of several paths with the same digest, all but the first, which is published.
-fn with_taken_digest(
-    mut free: Vec<(Digest, usize)>,
-    tunnel: &TunnelId,
-    wanted: &[Wanted<Gated>],
-) -> Vec<(usize, Reason)> {
-    free.sort_unstable();
-    let path = |index: usize| wanted.get(index)?.publication.as_ref().ok()?.path();
-    let (mut taken, mut first) = (Vec::new(), None);
-    for (digest, index) in free {
-        match first {
-            Some((same, holder)) if same == digest => {
-                taken.push((index, obstacle::digest_taken_by(tunnel, path(holder))));
-            }
-            _ => first = Some((digest, index)),
-        }
+/// The refused endpoints, by object.
+fn refused_by_object(wanted: &[Wanted<Gated>]) -> BTreeMap<Option<&str>, Vec<&Wanted<Gated>>> {
+    let mut refused: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for one in wanted.iter().filter(|one| one.publication.is_err()) {
+        refused.entry(one.resource.as_deref()).or_default().push(one);
     }
-    taken
-}
-
-/// The refused endpoints, sorted by object.
-fn refused_by_object(wanted: &[Wanted<Gated>]) -> Vec<&Wanted<Gated>> {
-    let mut refused: Vec<_> = wanted.iter().filter(|one| one.publication.is_err()).collect();
-    refused.sort_by(|one, other| one.resource.cmp(&other.resource));
     refused
 }
 
-/// The reason if another endpoint of the same object is refused: the published rules would receive its requests.
+/// The reason if an endpoint among the `refused` of the same object is refused: the published rules would receive its
+/// requests.
 fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for =
         |reason: &Reason| matches!(reason, Reason::OpensToo { .. }) && one.first_write().is_some();
-    let start = refused.partition_point(|other| other.resource < one.resource);
-    let beside = refused.get(start..)?.iter().take_while(|other| other.resource == one.resource);
-    let mut beside =
-        beside.filter_map(|other| Some((&other.set_identifier, other.publication.as_ref().err()?)));
-    let (path, reason) = beside.find(|(_, reason)| !is_waited_for(reason))?;
+    let mut refused =
+        refused.iter().filter_map(|other| Some((&other.set_identifier, other.publication.as_ref().err()?)));
+    let (path, reason) = refused.find(|(_, reason)| !is_waited_for(reason))?;
     if reason.fails_request() {
         return Some(reason.clone());
     }
@@ -253,13 +236,23 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
     present.equals(&WantedRule { origin_request, ..wanted.clone() })
 }
 
+/// The tunnel that visitors reach now, with a foreign rule there that holds them, if an endpoint asks for another tunnel.
+fn left_behind_by<'a>(host: &Host<'a>, accepted: &[&Gated], is_whole: bool) -> Option<(TunnelId, &'a Rule)> {
+    let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()))?;
+    if accepted.iter().all(|gated| *gated.tunnel() == visited) {
+        return None;
+    }
+    let rule = obstacle::left_behind(host, &visited, is_whole)?;
+    Some((visited, rule))
+}
+
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
 /// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
 fn tunnel_for(
     host: &Host<'_>,
     accepted: &[&Gated],
     withdrawn: &[Option<&str>],
-    is_whole: bool,
+    leaves_rule: bool,
 ) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
@@ -271,6 +264,5 @@ fn tunnel_for(
     let stays = host.claims_record_only() && !goes(None)
         || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
-    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited, is_whole).is_some();
-    Some(if is_kept { visited } else { first.clone() })
+    Some(if stays || leaves_rule || is_asked_for() { visited } else { first.clone() })
 }

@@ -2,7 +2,7 @@
 
 use super::adoption;
 use super::{Host, HostRule, Ownership};
-use crate::ingress::{Rule, WantedRule, is_status};
+use crate::ingress::{Rule, is_status};
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::answering::rules_taking_until;
@@ -14,8 +14,8 @@ use crate::reconcile::stamp::Digest;
 pub(super) struct Intended<'r> {
     /// The tunnel that serves the hostname.
     pub(super) tunnel: TunnelId,
-    /// True if the hostname has an endpoint without a path, which asks for all its requests.
-    pub(super) is_whole: bool,
+    /// The tunnel that visitors reach now, if a foreign rule there must not lose them.
+    pub(super) left_behind: Option<(TunnelId, &'r Rule)>,
     /// The reason if the record would take visitors to an open rule in the tunnel.
     pub(super) open_rule: Option<Reason>,
     /// The paths whose rules are deleted, or require no login.
@@ -28,11 +28,12 @@ pub(super) fn obstacle(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) 
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));
     }
-    if let Some(reason) = held_elsewhere(host, gated, intended.is_whole) {
-        return Some(reason);
+    let left = intended.left_behind.as_ref().filter(|(visited, _)| visited != gated.tunnel());
+    if let Some((visited, rule)) = left {
+        return Some(Reason::RuleLeftBehind { tunnel: visited.clone(), rule: rule.described().into() });
     }
     if gated.tunnel() != tunnel {
-        return Some(stays_in(host, tunnel, intended.is_whole));
+        return Some(Reason::TwoTunnels { tunnel: tunnel.clone() });
     }
     if !host.snapshot().tunnels.contains_key(tunnel) {
         return Some(Reason::TunnelGone { tunnel: tunnel.clone() });
@@ -40,21 +41,13 @@ pub(super) fn obstacle(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) 
     if let Some(reason) = &intended.open_rule {
         return Some(reason.clone());
     }
-    let rule = gated.rule()?;
-    if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
+    gated.rule()?;
+    let path = gated.path();
+    if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, path).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    of_rule(host, intended, rule)
-}
-
-/// The obstacle to a rule in the tunnel's document.
-fn of_rule(host: &Host<'_>, intended: &Intended<'_>, wanted: &WantedRule) -> Option<Reason> {
-    let path = wanted.path_text();
-    if let Some(reason) = ambiguity(host, &intended.tunnel, path, &intended.without_login) {
-        return Some(reason);
-    }
-    let rule = host.rule_at(&intended.tunnel, path).filter(|rule| !rule.is_claimed())?;
-    Some(rule_held(host, rule))
+    let foreign = || host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed());
+    ambiguity(host, tunnel, path, &intended.without_login).or_else(|| Some(rule_held(host, foreign()?)))
 }
 
 /// The reason why a rule for this path would share its digest with another rule, or conflict with the document.
@@ -82,22 +75,6 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     let mut ambiguous = host.rules.iter().filter(|rule| rule.ownership == Ownership::Ambiguous);
     let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
     Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &[])?))
-}
-
-/// The obstacle to a hostname without a record, if a wildcard's record leads its visitors to foreign rules in another
-/// tunnel.
-fn held_elsewhere(host: &Host<'_>, gated: &Gated, is_whole: bool) -> Option<Reason> {
-    let visited = host.has_no_record().then(|| host.snapshot().visited_tunnel(host.name())).flatten();
-    let visited = visited.filter(|visited| visited != gated.tunnel())?;
-    Some(rule_left_behind(&visited, left_behind(host, &visited, is_whole)?))
-}
-
-/// The reason why the hostname remains in the tunnel.
-fn stays_in(host: &Host<'_>, tunnel: &TunnelId, is_whole: bool) -> Reason {
-    match left_behind(host, tunnel, is_whole) {
-        Some(rule) => rule_left_behind(tunnel, rule),
-        None => Reason::TwoTunnels { tunnel: tunnel.clone() },
-    }
 }
 
 /// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
@@ -141,10 +118,6 @@ fn rule_held(host: &Host<'_>, &HostRule { tunnel, rule, .. }: &HostRule<'_>) -> 
     let adopt = adoption::need_of_rule(host).to_string().into();
     let service = mask_userinfo(rule.service(), "://").into();
     Reason::RuleHeld { tunnel: tunnel.clone(), service, adopt }
-}
-
-fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
-    Reason::RuleLeftBehind { tunnel: tunnel.clone(), rule: rule.described().into() }
 }
 
 /// The reason if the rule of this tunnel and path has the digest.
