@@ -147,37 +147,36 @@ pub(in crate::reconcile) fn gated(
     publication: Publication,
     resource: Option<&str>,
 ) -> Result<Gated, Reason> {
-    let hostname = publication.hostname.clone();
-    let protection = HostProtection::of(&hostname, context.snapshot);
-    let (publication, access_step) = match &publication.wanted_access {
+    let protection = HostProtection::of(&publication.hostname, context.snapshot);
+    let (check, access_step) = match &publication.wanted_access {
         WantedAccess::Protected(wanted) => {
-            let (check, access_step) = protected(context, &publication, wanted, protection)?;
-            (requiring(publication, check), access_step)
+            let (check, access_step) = check_of_policies(context, &publication, wanted, protection)?;
+            (Some(check), access_step)
         }
         _ if context.snapshot.operator().access_guard => {
-            (guarded(context, publication, protection)?, AccessStep::Nothing)
+            (Some(check_of_guard(&publication, protection)?), AccessStep::Nothing)
         }
-        WantedAccess::Open => {
-            let access_step = opened(context, &publication, resource, protection)?;
-            (publication, access_step)
-        }
-        WantedAccess::Unspecified => (kept(context, publication, protection)?, AccessStep::Nothing),
+        WantedAccess::Open => (None, opened(context, &publication, resource, protection)?),
+        WantedAccess::Unspecified => (check_of_present(&publication, protection)?, AccessStep::Nothing),
     };
+    let with_check = |rule: WantedRule| WantedRule {
+        origin_request: rule.origin_request.with_access_check(check),
+        ..rule
+    };
+    let rule = publication.rule.map(with_check);
+    let publication = Publication { rule, ..publication };
     Ok(Gated { publication, resource: resource.map(Into::into), access_step })
 }
 
 /// The Access check of a rule whose endpoint names policies, and the work on the application.
-fn protected(
+fn check_of_policies(
     context: PlanContext<'_>,
     publication: &Publication,
     wanted: &WantedApplication,
     protection: HostProtection<'_>,
 ) -> Result<(AccessCheck, AccessStep), Reason> {
-    let access = context
-        .snapshot
-        .access
-        .snapshot_or_reason()
-        .map_err(|unread| unknown(context, publication, &unread))?;
+    let access = context.snapshot.access.snapshot_or_reason();
+    let access = access.map_err(|unread| unknown(publication, protection, &unread))?;
     let place = Place::of(&publication.hostname, publication.path())
         .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
     if access.pending.iter().any(|pending| **pending == *place.to_string()) {
@@ -194,7 +193,7 @@ fn protected(
         return Ok((access.check_of([own]), AccessStep::Nothing));
     }
     if let Err(unread) = &access.policies {
-        return Err(unknown(context, publication, unread));
+        return Err(unknown(publication, protection, unread));
     }
     if let Some(problem) = wanted.problem() {
         return Err(Reason::AccessPolicy(problem.into()));
@@ -218,28 +217,23 @@ fn protected(
     Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
 }
 
-/// The publication under `ACCESS_GUARD`, which allows no open place.
-fn guarded(
-    context: PlanContext<'_>,
-    publication: Publication,
-    protection: HostProtection<'_>,
-) -> Result<Publication, Reason> {
-    let access = protection.whole_access().map_err(|unread| unknown(context, &publication, &unread))?;
+/// The Access check of a rule under `ACCESS_GUARD`, which allows no open place.
+fn check_of_guard(publication: &Publication, protection: HostProtection<'_>) -> Result<AccessCheck, Reason> {
+    let access = protection.whole_access().map_err(|unread| unknown(publication, protection, &unread))?;
     let covering = guard::cover(protection.near(), protection.hostname, publication.path());
     let covering = covering.map_err(Reason::Unprotected)?;
     if publication.wanted_access == WantedAccess::Open {
         let application = covering.first().map(|application| application.name.clone()).unwrap_or_default();
         return Err(Reason::StillProtected { application, relying: None });
     }
-    Ok(requiring(publication, access.check_of(covering)))
+    Ok(access.check_of(covering))
 }
 
-/// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
-fn kept(
-    context: PlanContext<'_>,
-    publication: Publication,
+/// The Access check that preserves the present protection of the place, for an endpoint that names no policies.
+fn check_of_present(
+    publication: &Publication,
     protection: HostProtection<'_>,
-) -> Result<Publication, Reason> {
+) -> Result<Option<AccessCheck>, Reason> {
     let path = publication.path();
     let covering = protection.first_own_covering(path).map(|own| own.application);
     let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
@@ -247,14 +241,14 @@ fn kept(
         if protection.application_made_for(path).is_some() {
             return Err(Reason::AccessPolicy(TWO_WAYS.into()));
         }
-        return Ok(requiring(publication, asked.accepting(covering.map(|covering| &covering.audience))));
+        return Ok(Some(asked.accepting(covering.map(|covering| &covering.audience))));
     }
     let check = protection.present_check(path);
-    if let AccessReading::Failed(unread) = &context.snapshot.access
+    if let AccessReading::Failed(unread) = &protection.snapshot.access
         && protection.claims_protection()
         && (check.is_none() || publication.rule.is_none())
     {
-        return Err(unknown(context, &publication, unread));
+        return Err(unknown(publication, protection, unread));
     }
     if publication.rule.is_none() {
         // The comment may claim the record without a rule before the rule is deleted.
@@ -262,35 +256,22 @@ fn kept(
         let is_open =
             !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
         let is_closed = check.is_some() && covering.is_none() && !is_open;
-        return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
+        return if is_closed { Err(Reason::WouldOpen) } else { Ok(None) };
     }
-    Ok(match protection.kept_check(check, covering) {
-        Some(check) => requiring(publication, check),
-        None => publication,
-    })
+    Ok(protection.kept_check(check, covering))
 }
 
 /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
 /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
 pub(super) fn unknown(
-    context: PlanContext<'_>,
     publication: &Publication,
+    protection: HostProtection<'_>,
     unread: &AccessReadError,
 ) -> Reason {
-    let protection = HostProtection::of(&publication.hostname, context.snapshot);
     let is_published = protection.own_rule(publication.path(), None).is_some()
         || protection.is_record_only_in(&publication.tunnel);
     if unread.is_permanent || is_published {
         return Reason::AccessUnknown(unread.reason.clone());
     }
     Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
-}
-
-/// The publication with a rule that has the check.
-fn requiring(publication: Publication, check: AccessCheck) -> Publication {
-    let with_access_check = |rule: WantedRule| WantedRule {
-        origin_request: rule.origin_request.with_access_check(Some(check)),
-        ..rule
-    };
-    Publication { rule: publication.rule.map(with_access_check), ..publication }
 }

@@ -24,7 +24,7 @@ pub(super) fn opened(
     if let AccessReading::Failed(unread) = &context.snapshot.access
         && (protection.claims_protection() || protection.present_check(path).is_some())
     {
-        return Err(unknown(context, publication, unread));
+        return Err(unknown(publication, protection, unread));
     }
     let mut covering: Vec<OwnApplication<'_>> = protection.own_partly_covering(path).collect();
     // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
