@@ -64,14 +64,12 @@ impl Document {
 
     /// The rules of one hostname, in their order.
     pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
-        let near = self.near(hostname.as_str()).map(|(_, rule)| rule);
-        near.filter(|rule| rule.has_hostname(hostname)).collect()
+        self.near(hostname.as_str()).filter(|rule| rule.has_hostname(hostname)).collect()
     }
 
-    /// The rules whose hosts may overlap with a hostname, each with its index.
-    pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
-        let near = self.hosts.near(hostname).into_iter();
-        near.filter_map(|index| Some((index, self.rules.get(index)?)))
+    /// The rules whose hosts may overlap with a hostname, in their order.
+    pub fn near(&self, hostname: &str) -> impl Iterator<Item = &Rule> {
+        self.hosts.near(hostname).into_iter().filter_map(|index| self.rules.get(index))
     }
 
     /// The document's bytes. An absent or `null` document is `{}`.

@@ -12,6 +12,7 @@ use crate::provider::failure;
 use crate::reconcile::Settings;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
+use crate::reconcile::endpoint_reader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 use crate::webhook::body::{Body, ReceivedEndpoint};
@@ -55,7 +56,7 @@ pub fn adjust(
                 adjuster.add_unread(&endpoint, adjust::OUT_OF_TIME)
             }
             true => adjuster.add(&endpoint),
-            false => adjuster.add_unread(&endpoint, &adjust::too_long()),
+            false => adjuster.add_unread(&endpoint, &endpoint_reader::too_long()),
         };
         kept += added;
         if added == 0 {

@@ -16,7 +16,7 @@ use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
     Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
-use crate::reconcile::endpoint_reader::{self, EndpointReader};
+use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
@@ -182,11 +182,6 @@ const SAME_PATH: &str = "several rules of the object have the same path: give ea
 /// True if the endpoint is excluded from tunnels by its property.
 pub fn is_excluded(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
-}
-
-/// The problem of an endpoint that is too long to be read.
-pub fn too_long() -> String {
-    endpoint_reader::too_long(format_args!("more than {}", limits::ENDPOINT_JSON_MAX_BYTES))
 }
 
 /// The problem of an endpoint that no time is left to read.

@@ -7,7 +7,6 @@ mod rule_reader;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use self::rule_reader::RuleReader;
 use crate::ingress::PathPattern;
@@ -64,9 +63,8 @@ impl<'s> EndpointReader<'s> {
         if !endpoint.is_address_or_cname() {
             return Vec::new();
         }
-        let bytes = endpoint.text_bytes();
-        if bytes > limits::ENDPOINT_MAX_BYTES {
-            return vec![self.unread(endpoint, &too_long(bytes))];
+        if endpoint.text_bytes() > limits::ENDPOINT_MAX_BYTES {
+            return vec![self.unread(endpoint, &too_long())];
         }
         if let Some(text) = endpoint.property(INVALID) {
             return vec![self.still_invalid(endpoint, text)];
@@ -304,11 +302,11 @@ fn invalid(
     CanonicalEndpoint { endpoint, publication: Err(problem), intent: Intent::default() }
 }
 
-/// The problem of an endpoint that is too large to be read.
-pub(super) fn too_long(bytes: impl fmt::Display) -> String {
-    let most = limits::ENDPOINT_MAX_BYTES;
+/// The problem of an endpoint that is too long to be read.
+pub(crate) fn too_long() -> String {
     format!(
-        "the endpoint has {bytes} bytes, and the webhook reads at most {most}: shorten the object's annotations"
+        "the endpoint has more than {} bytes, and the webhook reads no more: shorten the object's annotations",
+        limits::ENDPOINT_MAX_BYTES
     )
 }
 

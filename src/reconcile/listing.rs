@@ -109,8 +109,9 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
-        let protectors = HostProtection::of(&hostname, snapshot).protectors(entry.path.as_deref());
-        entry.protected_by = protectors.into_iter().map(Into::into).collect();
+        let guarding = HostProtection::of(&hostname, snapshot).guarding(entry.path.as_deref());
+        let names = guarding.into_iter().flatten().map(|application| application.name.clone());
+        entry.protected_by = names.collect();
     }
     entries.extend(left);
     entries

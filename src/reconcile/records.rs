@@ -253,7 +253,7 @@ impl<'a> RecordView<'a> {
         if self.stamp.claims.record_only {
             let access = shown::of_record(self.protection);
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
-            let is_refused = self.snapshot.operator().access_guard && self.protection.required(None).is_err();
+            let is_refused = self.snapshot.operator().access_guard && self.protection.guarding(None).is_err();
             let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
             views.push(PathView { path: None, properties, drift });
         }
@@ -281,14 +281,14 @@ impl<'a> RecordView<'a> {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?;
-        let existing = self.snapshot.existing_claims(&record.name, stamp);
+        let existing = self.snapshot.existing_claims(self.hostname, stamp);
         Ok(self.fits(existing, holder.as_ref()))
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
     fn is_incorrect(&self) -> bool {
         let is_protected = self.protection.needs_mark(self.stamp.claims.is_protected);
-        let existing = self.snapshot.existing_claims(&self.record.name, self.stamp);
+        let existing = self.snapshot.existing_claims(self.hostname, self.stamp);
         let claims = Claims { is_protected, ..existing };
         claims != self.stamp.claims && self.fits(claims, None)
     }

@@ -339,9 +339,10 @@ impl Snapshot {
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
         let own = self.own_digests();
-        let rules = self.tunnels.iter().flat_map(|(id, tunnel)| {
-            tunnel.document.near(hostname.as_str()).map(move |(_, rule)| (id, rule))
-        });
+        let rules = self
+            .tunnels
+            .iter()
+            .flat_map(|(id, tunnel)| tunnel.document.near(hostname.as_str()).map(move |rule| (id, rule)));
         rules
             .filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule))
             .collect()
@@ -375,9 +376,8 @@ impl Snapshot {
     }
 
     /// The claims of a hostname's stamp, without the digests that no rule has.
-    pub(super) fn existing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
-        let rules = Hostname::parse(name).map(|hostname| self.digested_rules_of(&hostname));
-        let digests = rules.into_iter().flatten().map(|(digest, _)| digest);
+    pub(super) fn existing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
+        let digests = self.digested_rules_of(hostname).into_iter().map(|(digest, _)| digest);
         let digests = inserted(digests.filter(|digest| stamp.claims.digests.contains(digest)));
         Claims { digests, ..stamp.claims }
     }

@@ -106,14 +106,6 @@ impl Claims {
         !self.record_only && self.digests.is_empty()
     }
 
-    /// Adds the claims of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.is_protected |= other.is_protected;
-        self.record_only |= other.record_only;
-        self.is_released &= other.is_released;
-        self.digests.extend(&other.digests);
-    }
-
     fn parse(run: &str) -> Option<Self> {
         let after = |run: &mut &str, mark| run.strip_prefix(mark).map(|rest| *run = rest).is_some();
         let mut digests = run;
@@ -340,18 +332,6 @@ mod tests {
     }
 
     /// The A and the AAAA record of a hostname may each have a stamp.
-    #[test]
-    fn merged_claims_are_those_of_both() {
-        let claims = |run: &str| Claims::parse(run).expect("claims");
-        for (one, other, both) in
-            [("-k3f", "!xyz", "!-k3fxyz"), ("!xyz", "-k3f", "!-k3fxyz"), ("~", "k3f", "k3f"), ("~", "~", "~")]
-        {
-            let mut merged = claims(one);
-            merged.merge(&claims(other));
-            assert_eq!((merged.to_string(), merged), (both.to_owned(), claims(both)), "{one} {other}");
-        }
-    }
-
     #[test]
     fn what_this_program_does_not_write_is_no_stamp() {
         for comment in [

@@ -15,7 +15,7 @@ use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::shown::{self, is_of_access};
+use crate::reconcile::access::shown;
 use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
@@ -45,14 +45,12 @@ pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choic
             let Some((index, winner)) = contest.winner() else { continue };
             // Further notes would take more memory than the endpoints, and the log has no room for them.
             if lost.len() + kept.len() <= limits::NOTES_MAX {
-                let mut losers = candidates.iter().filter(|candidate| {
+                let losers = candidates.iter().filter(|candidate| {
                     !asks_alike(&candidate.endpoint, winner)
                         && resource_of(&candidate.endpoint) != resource_of(winner)
                         && !candidate.intent.unasked_wildcard
                 });
-                let named = losers.by_ref().take(limits::NAMES_SHOWN_MAX);
-                lost.extend(named.map(|one| left_out(one, winner)));
-                lost.extend(unnamed(winner, losers.count()));
+                lost.extend(losers.take(limits::NOTES_MAX).map(|loser| left_out(&loser.endpoint, winner)));
                 kept.extend(contest.kept_for_another(winner));
             }
             for (position, candidate) in candidates.iter_mut().enumerate() {
@@ -169,7 +167,7 @@ impl<'a> Contest<'a> {
 
     /// The properties of our present rule, as `records` shows them.
     fn present(&self) -> Option<Vec<Property>> {
-        let Self { candidates: _, entitled: _, snapshot } = self;
+        let snapshot = self.snapshot;
         let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
         let path = path_of(set_identifier);
         let hostname = Hostname::parse(dns_name).ok()?;
@@ -197,36 +195,15 @@ fn prefer(candidates: &mut Vec<(usize, &Candidate)>, is_preferred: impl Fn(&Cand
     }
 }
 
-fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endpoint) -> Note {
+fn left_out(loser: &Endpoint, winner: &Endpoint) -> Note {
     let path = &loser.set_identifier;
     let name = match resource_of(winner) {
         "" => "an object without a name",
         resource => resource,
     };
-    let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
-    let is_option = |property: &Property| !is_of_access(property) && !is_service(property);
-    let is_read = !is_invalid(loser);
-    let ignored = [
-        ("login", intent.asks_for_login && (!is_read || differs(&is_of_access))),
-        ("service", is_read && differs(&is_service)),
-        ("tunnel", is_read && loser.targets != winner.targets),
-        ("options", is_read && differs(&is_option)),
-    ];
-    let ignored: Vec<&str> = ignored.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect();
-    let ignored = match &*ignored {
-        [] => String::new(),
-        ignored => format!(", so the webhook ignores this object's {}", ignored.join(" and ")),
-    };
     let text = format!(
-        "path {path:?} is not published: {name} has this hostname and path{ignored}; {WINNER_REMEDY}"
+        "path {path:?} is not published: {name} has this hostname and path, so the webhook ignores this object's service, login \
+         and options; {WINNER_REMEDY}"
     );
     Note::of(loser, text)
-}
-
-fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
-    let text = format!(
-        "the webhook ignores further objects that ask for path {:?}: {losers}",
-        winner.set_identifier
-    );
-    (losers > 0).then(|| Note::of(winner, text))
 }

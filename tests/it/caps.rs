@@ -249,7 +249,7 @@ fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
     assert_eq!(adjusted.dns_name, HOSTNAME);
     assert_eq!(adjusted.labels.value("resource"), Some("ingress/shop/over"));
     let problem = adjusted.property("webhook/invalid").expect("it is invalid");
-    assert!(problem.contains("more than 131072 bytes"), "{problem}");
+    assert!(problem.contains("more than 16384 bytes"), "{problem}");
     external_dns.run_loop(&[too_long()]).expect("it is refused by name");
     assert_eq!(harness.rules(), before, "nothing is withdrawn");
 }
@@ -268,7 +268,7 @@ fn a_name_that_is_too_long_to_be_held_stops_no_other_hostname() {
     external_dns.run_loop(&desired).expect("the others are served");
     let names: BTreeSet<String> = harness.cnames().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, BTreeSet::from(["a.example.com", "old.example.com"].map(str::to_owned)));
-    let told = harness.log.lines_with(&["refused=invalid", "more than 131072 bytes", &"a".repeat(60)]);
+    let told = harness.log.lines_with(&["refused=invalid", "more than 16384 bytes", &"a".repeat(60)]);
     assert_eq!(told.len(), 1);
     assert!(harness.rules().iter().any(|rule| rule.contains("http://new:80")));
 }

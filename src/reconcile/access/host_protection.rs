@@ -39,20 +39,13 @@ impl<'a> HostProtection<'a> {
         }
     }
 
-    /// The Access check that a rule needs under `ACCESS_GUARD`: a token of the applications that its visitors meet.
+    /// The applications that visitors of a rule at the path meet, sorted by name.
     ///
     /// # Errors
     /// The reason why some visitors may need no login, or why the protection is not known.
-    pub(in crate::reconcile) fn required(self, path: Option<&str>) -> Result<AccessCheck, String> {
-        let access = self.whole_access().map_err(|unread| unread.reason)?;
-        Ok(access.check_of(guard::cover(self.near(), self.hostname, path)?))
-    }
-
-    /// The names of the applications that protect a path, sorted; empty if the protection is absent or not known.
-    pub(in crate::reconcile) fn protectors(self, path: Option<&str>) -> Vec<&'a str> {
-        let covering =
-            self.whole_access().ok().and_then(|_| guard::cover(self.near(), self.hostname, path).ok());
-        covering.into_iter().flatten().map(|application| &*application.name).collect()
+    pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
+        self.whole_access().map_err(|unread| unread.reason)?;
+        guard::cover(self.near(), self.hostname, path)
     }
 
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
@@ -163,7 +156,7 @@ impl<'a> HostProtection<'a> {
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
-        let mut rules = tunnel.document.near(name).map(|(_, rule)| rule);
+        let mut rules = tunnel.document.near(name);
         let is_closed = |rule: &Rule| {
             rule.requires_access()
                 && rule.may_match(name, path)
@@ -180,22 +173,17 @@ impl<'a> HostProtection<'a> {
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
     pub(super) fn fully_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let prefix = prefix_of(path);
-        let mut covering = self.partly_covering(&prefix);
-        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix));
+        let mut covering = self.partly_covering(path);
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
         covering
     }
 
-    /// The application that visitors of everything below the path meet.
-    pub(super) fn first_covering(self, path: Option<&str>) -> Option<&'a Application> {
-        self.partly_covering(&prefix_of(path)).into_iter().next()
-    }
-
     /// As [`Self::fully_covering`], with applications of everything below the path, which miss the path itself.
-    fn partly_covering(self, prefix: &str) -> Vec<&'a Application> {
+    pub(super) fn partly_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
-            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), prefix));
+            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), &prefix));
             Some((Reverse(ranks.max()?), application))
         });
         let mut ranked: Vec<_> = ranked.collect();
@@ -206,7 +194,7 @@ impl<'a> HostProtection<'a> {
     /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
     /// The list ends before an application that lets visitors past, and before an application of another owner.
     pub(super) fn own_partly_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
-        self.partly_covering(&prefix_of(path)).into_iter().map_while(move |one| {
+        self.partly_covering(path).into_iter().map_while(move |one| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
             self.snapshot.own_application(one).filter(|_| asks)
         })

@@ -53,7 +53,8 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
     }
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
-        let required = protection.required(path).ok();
+        let met = protection.access().zip(protection.guarding(path).ok());
+        let required = met.map(|(access, applications)| access.check_of(applications));
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }

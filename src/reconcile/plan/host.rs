@@ -90,11 +90,8 @@ impl<'a> Host<'a> {
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
         let (own_records, foreign_records): (Vec<&Record>, Vec<&Record>) =
             excluding.partition(|record| snapshot.own_stamp(record).is_some());
-        let stamps = own_records.iter().filter_map(|record| snapshot.own_stamp(record));
-        let stamp = stamps.reduce(|mut first, other| {
-            first.claims.merge(&other.claims);
-            first
-        });
+        // Several records of ours have the same comment.
+        let stamp = own_records.first().and_then(|record| snapshot.own_stamp(record));
         Self {
             context,
             zone,
@@ -234,11 +231,6 @@ impl<'a> Host<'a> {
     fn now(&self) -> Option<Duration> {
         let now = self.snapshot().date_unix_seconds?;
         Some(Duration::from_secs(u64::try_from(now).ok()?))
-    }
-
-    /// True if no record was modified for `MOVE_GRACE`, so that no visitor still reaches an older target.
-    fn is_past_grace(&self) -> bool {
-        self.is_older_than(self.operator().move_grace)
     }
 
     /// The note on an endpoint that opens a protected place.

@@ -40,8 +40,8 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     let hostname = Hostname::parse(hostname).unwrap();
     let snapshot = snapshot_of_access(applications);
     let protection = HostProtection::of(&hostname, &snapshot);
-    let gap = match protection.required(pattern.as_ref().map(PathPattern::as_str)) {
-        Ok(required) => return required.audience_tags().join(" "),
+    let gap = match protection.guarding(pattern.as_ref().map(PathPattern::as_str)) {
+        Ok(met) => return met.iter().map(|one| &*one.audience).collect::<Vec<_>>().join(" "),
         Err(gap) => gap,
     };
     assert!(gap.starts_with(char::is_lowercase) && !gap.ends_with('.') && !gap.contains('\n'), "{gap}");

@@ -84,7 +84,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
         stamp
     });
     stamp.owner = owner.into();
-    stamp.claims = host.snapshot().existing_claims(host.name(), &stamp);
+    stamp.claims = host.snapshot().existing_claims(&host.hostname, &stamp);
     stamp
 }
 

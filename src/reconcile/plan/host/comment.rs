@@ -68,7 +68,7 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reaso
     Some(if comments.has_room(&claims) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
-        Reason::StampFull { rules: claims.digests.len(), limit_bytes: host.zone.comment_max_bytes() }
+        Reason::StampFull { rules: claims.digests.len(), limit_bytes: comments.limit_bytes }
     })
 }
 

@@ -223,7 +223,9 @@ fn unwanted_rules<'a>(
     };
     let is_deleted_now = |rule: &HostRule<'_>| {
         let is_visited = visited.as_ref() == Some(rule.tunnel);
-        let is_left = if is_visited { repoint == Repoint::NotNeeded } else { host.is_past_grace() };
+        // After `MOVE_GRACE` no visitor still reaches an older target.
+        let is_past_grace = || host.is_older_than(host.operator().move_grace);
+        let is_left = if is_visited { repoint == Repoint::NotNeeded } else { is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
     host.claimed_rules().copied().filter(is_unwanted).partition(is_deleted_now)
