@@ -82,7 +82,7 @@ pub(super) fn run<'a>(
         deadline,
         plan,
         snapshot,
-        ledger: Ledger::new(plan),
+        ledger: Ledger::new(plan, snapshot),
         missed_by_tunnel: BTreeMap::new(),
         unwritable: Vec::new(),
         tried: BTreeSet::new(),

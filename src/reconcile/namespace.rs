@@ -172,7 +172,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
     }
 }
 
-/// The namespace that may have a hostname, if the guard is on: the namespace that has it, or else the namespace of the
+/// The namespace that may have a hostname: the namespace that has it, or else the namespace of the
 /// object that ExternalDNS's TXT record of the hostname names, or else that of the first of `objects`.
 /// `registry_names` are the names of such TXT records in the request.
 pub(super) fn entitled<'r>(
@@ -181,9 +181,6 @@ pub(super) fn entitled<'r>(
     objects: impl Iterator<Item = &'r str>,
     snapshot: &Snapshot,
 ) -> Option<NamespaceCode> {
-    if !snapshot.operator().namespace_guard {
-        return None;
-    }
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
     let of_free = || code_of(&of_txt().or_else(|| objects.min().map(Into::into))?);
     holder(name, snapshot).ok()?.or_else(of_free)

@@ -52,7 +52,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let access_requests = judge::access_requests(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
-    let mut plan = Plan { own: snapshot.own_digests(), ..Plan::default() };
+    let mut plan = Plan::default();
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (hostname, request) in requests {
         if request.withdrawn.is_empty() {

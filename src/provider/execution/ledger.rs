@@ -9,7 +9,7 @@ use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::OwnDigests;
+use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The results of an execution.
@@ -52,11 +52,11 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn new(plan: &'a Plan) -> Self {
+    pub(super) fn new(plan: &'a Plan, snapshot: &Snapshot) -> Self {
         Self {
             plan,
             result: RunResult::default(),
-            own: OwnDigests::clone(&plan.own),
+            own: OwnDigests::clone(&snapshot.own_digests()),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use crate::collections::inserted;
 use crate::ingress::{Document, Rule, RuleEdit};
@@ -17,7 +16,7 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::{OwnDigests, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The writes of one request, with its refusals and notes.
@@ -32,8 +31,6 @@ pub struct Plan {
     pub opened_by_deletion: Vec<(Place, Note)>,
     /// The work on Access applications, independent of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
-    /// The rules that are ours before anything is written.
-    pub own: Arc<OwnDigests>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
     /// The first of the postponed hostnames.

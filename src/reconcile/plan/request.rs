@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::model::hostname;
-use crate::reconcile::Settings;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Settings, namespace};
 
 /// The request for one hostname.
 #[derive(Debug, Default)]
@@ -53,7 +53,8 @@ impl HostRequest {
     }
 }
 
-/// The requests of `changes` by hostname.
+/// The requests of `changes` by hostname, with a reason in place of the publication of each endpoint with a mistake or
+/// of another namespace.
 pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostRequest> {
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
     let (wanted, withdrawn) = (changes.wanted(), changes.delete.iter());
@@ -74,7 +75,8 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
             request.registry_names.push(txt_name);
         }
     }
-    for HostRequest { wanted, withdrawn, registry_names } in requests.values_mut() {
+    for (name, request) in &mut requests {
+        let HostRequest { wanted, withdrawn, registry_names } = request;
         // The endpoints of a hostname have TXT records of the same names.
         registry_names.sort_unstable();
         registry_names.dedup();
@@ -83,8 +85,24 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
             (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
         });
         wanted.iter().for_each(|one| _ = withdrawn.remove(&one.set_identifier));
+        if snapshot.operator().namespace_guard {
+            refuse_strangers(name, request, snapshot);
+        }
     }
     requests
+}
+
+/// Refuses the endpoints of objects whose namespace may not have the hostname.
+fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) {
+    let read = request.wanted.iter().filter(|one| one.publication.is_ok());
+    let objects = read.filter_map(|one| one.resource.as_deref());
+    let holder = namespace::entitled(name, &request.registry_names, objects, snapshot);
+    for one in request.wanted.iter_mut().filter(|one| one.publication.is_ok()) {
+        let asking = one.resource.as_deref().and_then(namespace::code_of);
+        if asking.is_none() || asking != holder {
+            one.publication = Err(Reason::NamespaceHeld { holder: holder.clone(), asking });
+        }
+    }
 }
 
 /// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels;

@@ -375,13 +375,14 @@ impl FakeCloudflare {
     /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last one
     /// is left out. True when that was all of it.
     pub fn apply_stage(&mut self, plan: &Plan, stage: Stage, last: usize) -> bool {
+        let own = self.snapshot().own_digests();
         for (id, document) in &mut self.documents {
             let edits = plan.hosts.iter().flat_map(|host| &host.edits);
             let edits: Vec<RuleEdit> = edits
                 .filter(|planned| planned.tunnel == *id && stage == Stage::EditRules)
                 .map(|planned| planned.edit.clone())
                 .collect();
-            let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
+            let edited = document.edit(&edits, &|rule| own.has(id, rule));
             assert_eq!(edited.refused, [], "the plan has refused such edits already");
             if !edited.changed.is_empty() {
                 if self.writes == last {

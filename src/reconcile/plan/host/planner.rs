@@ -30,7 +30,7 @@ pub(in crate::reconcile::plan) fn plan_host(
         return HostOutcome::refused(mistakes(name, &request).collect());
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
-    let wanted = judged(name, wanted, &registry_names, context);
+    let wanted = judged(wanted, context);
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
