@@ -94,14 +94,7 @@ impl Provider {
 
     /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
-        let written = plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname));
-        let opened = plan
-            .opened_by_deletion
-            .iter()
-            .map(|(_, note)| note)
-            .chain(written.flat_map(|host| &host.opened_by_rules));
-        let opened = opened.filter(|_| !self.is_dry_run());
-        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname)).chain(opened);
+        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
         let now = self.clock().unix_seconds();
         let lines = lock(&self.last_loop).request.notes.new_lines(notes.map(Note::line), now);
         logging::log_all(&lines, module_path!());

@@ -95,8 +95,6 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.application_writes.dedup();
-    let Plan { opened_by_deletion, application_writes, .. } = &mut plan;
-    opened_by_deletion.retain(|(place, _)| application_writes.iter().any(|write| write.place == *place));
     plan
 }
 

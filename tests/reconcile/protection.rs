@@ -12,8 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
     AccessReadError, AccessReading, AccessSnapshot,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, adjust, tunnel_id};
 use test_support::harness::{endpoint, endpoint_of};

@@ -88,8 +88,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion { .. })));
 }
 
-/// The log said that a name was taken from a wildcard, or that visitors need no login any more, though nothing is
-/// written.
+/// The log said that a name was taken from a wildcard, though nothing is written.
 #[test]
 fn no_effect_is_told_of_a_hostname_whose_writes_are_held_back() {
     let cloudflare = FakeCloudflare::new(&[], &[("*.example.com", "A", "192.0.2.1")]);

@@ -80,7 +80,8 @@ pub(in crate::reconcile) enum AccessStep {
     Opening {
         /// The deletion of an application whose token no rule asks for.
         deletion: Option<ApplicationWrite>,
-        end: OpeningEnd,
+        /// The application that a later request deletes.
+        deleted_later: Option<Box<str>>,
     },
 }
 
@@ -125,17 +126,6 @@ impl Gated {
         self.rule()?;
         Some(Digest::of(self.tunnel(), self.path()))
     }
-}
-
-/// The state of an opening after a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum OpeningEnd {
-    /// A later request continues the opening, and deletes the application of this id.
-    Later { application: Box<str> },
-    /// A foreign application still decides about the visitors.
-    Foreign,
-    /// The visitors need no login.
-    Open,
 }
 
 /// The publication of an object, with the Access check that its rule needs.

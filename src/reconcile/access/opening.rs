@@ -2,7 +2,7 @@
 //! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
 
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, OpeningEnd, unknown};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, unknown};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
@@ -47,18 +47,15 @@ pub(super) fn opened(
     if let Some(problem) = context.snapshot.old_answers.values().next() {
         return Err(Reason::Waiting(problem.to_string()));
     }
-    let mut all = protection.fully_covering(path).into_iter();
-    let is_alone = all.all(|one| covering.iter().any(|own| own.application.id == one.id));
-    let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
     let Some(first) = covering.first() else {
-        return Ok(AccessStep::Opening { deletion: None, end });
+        return Ok(AccessStep::Opening { deletion: None, deleted_later: None });
     };
     let is_accepted = context.snapshot.is_accepted(first.application);
     let deletion = (!is_accepted).then(|| ApplicationWrite::delete(*first));
     deletion.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
     let is_last = deletion.is_some() && covering.len() == 1;
-    let end = if is_last { end } else { OpeningEnd::Later { application: first.application.id.clone() } };
-    Ok(AccessStep::Opening { deletion, end })
+    let deleted_later = (!is_last).then(|| first.application.id.clone());
+    Ok(AccessStep::Opening { deletion, deleted_later })
 }
 
 /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The

@@ -14,6 +14,7 @@ use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::PlanContext;
@@ -21,7 +22,6 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::reconcile::{Note, OperatorSettings};
 
 /// One hostname before anything is written.
 #[derive(Clone)]
@@ -231,14 +231,6 @@ impl<'a> Host<'a> {
     fn now(&self) -> Option<Duration> {
         let now = self.snapshot().date_unix_seconds?;
         Some(Duration::from_secs(u64::try_from(now).ok()?))
-    }
-
-    /// The note on an endpoint that opens a protected place.
-    fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
-        let text = format!(
-            "webhook/access-policy: none opens the hostname (path {path:?}), so visitors need no login any more"
-        );
-        Note { hostname: self.name().into(), resource: resource.map(Into::into), text }
     }
 
     /// The refusal of one endpoint.

@@ -12,7 +12,6 @@ use crate::reconcile::Note;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::host_protection::rules_accepting;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -27,8 +26,6 @@ pub struct Plan {
     /// The requests that are not carried out, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Notes on hostnames whose visitors need no login once the application of the place is deleted.
-    pub opened_by_deletion: Vec<(Place, Note)>,
     /// The work on Access applications, independent of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
     /// Hostnames that are left to later requests.
@@ -60,7 +57,6 @@ impl Plan {
     /// reason. If no refusal waits for it, a new one is added.
     pub fn refuse_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
         for (ApplicationWrite { place, operation }, reason) in failed {
-            self.opened_by_deletion.retain(|(by, _)| *by != place);
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
                 Reason::WaitsForApplication(first) => *first == place,
                 Reason::WaitsForAccessCheck(id) => operation == ApplicationOperation::Delete(id.clone()),
@@ -78,12 +74,11 @@ impl Plan {
 
     /// Adds the plan of a hostname.
     pub(super) fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { plan, refusals, notes, application_writes, opened_by_deletion } = outcome;
+        let HostOutcome { plan, refusals, notes, application_writes } = outcome;
         self.hosts.extend(plan);
         self.refusals.extend(refusals);
         self.notes.extend(notes);
         self.application_writes.extend(application_writes);
-        self.opened_by_deletion.extend(opened_by_deletion);
     }
 
     /// Refuses openings that wait for the deletion of an application, if a rule that accepts the application's tokens
@@ -177,8 +172,6 @@ pub struct HostPlan {
     pub dangling: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
-    /// Notes on endpoints whose visitors need no login once the rules are written.
-    pub opened_by_rules: Vec<Note>,
 }
 
 /// The result of planning one hostname: its writes, refusals and notes, and the work on applications.
@@ -189,8 +182,6 @@ pub(super) struct HostOutcome {
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
-    /// Notes on endpoints whose visitors need no login once the application of the place is deleted.
-    pub(super) opened_by_deletion: Vec<(Place, Note)>,
 }
 
 impl HostOutcome {

@@ -30,13 +30,9 @@ fn the_application_comes_before_its_rule_and_the_word_that_opens_takes_it_after_
     let first = run(&mut cloudflare, &opened);
     assert_eq!((labels(&first), names(&cloudflare)), (vec!["waiting"], vec![NAME]));
     assert_eq!(locked(&cloudflare), [""; 0]);
-    assert_eq!(first.opened_by_deletion, [], "its application asks for a login");
+    assert!(first.notes[0].text.contains("removes the login"), "{:?}", first.notes);
     let second = run(&mut cloudflare, &opened);
-    assert!(
-        second.opened_by_deletion[0].1.to_string().contains("none opens the hostname"),
-        "{:?}",
-        second.opened_by_deletion
-    );
+    assert_eq!(second.notes, first.notes, "the log has it once");
     assert_eq!((labels(&second), names(&cloudflare)), (vec![], vec![]));
     settle(&mut cloudflare, &opened);
     assert!(!cloudflare.records[0].comment.contains('!'), "{:?}", cloudflare.records);
@@ -342,11 +338,8 @@ fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
     let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
     let whole = plan(&PlanInputs::default());
     let later = plan(&after_refused_records(&whole));
-    assert_eq!((whole.application_writes.len(), whole.opened_by_deletion.len()), (1, 2));
-    assert_eq!(
-        (labels(&later), later.is_empty(), later.opened_by_deletion.len()),
-        (vec!["cloudflare"], true, 0)
-    );
+    assert_eq!((whole.application_writes.len(), whole.notes.len()), (1, 2));
+    assert_eq!((labels(&later), later.is_empty(), later.notes), (vec!["cloudflare"], true, vec![]));
 }
 
 /// The application of a twin is deleted in the next request, which is not planned.

@@ -12,7 +12,7 @@ use super::{adoption, comment, obstacle};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -28,9 +28,7 @@ pub(super) struct Decision<'a, 'w> {
     wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
-    /// Notes on endpoints whose visitors need no login once the rules are written.
-    pub(super) opened_by_rules: Vec<Note>,
-    /// The refusals, and the work on applications.
+    /// The refusals, the work on applications, and the notes on openings.
     pub(super) outcome: HostOutcome,
 }
 
@@ -74,8 +72,8 @@ pub(super) fn decide<'a, 'w>(
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
-    let opened_by_rules = wanted.iter().filter_map(|one| add_opening(&host, one, &mut outcome)).collect();
-    Decision { withdrawn: withdrawable(withdrawals, &wanted), host, wanted, opened_by_rules, outcome }
+    wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
+    Decision { withdrawn: withdrawable(withdrawals, &wanted), host, wanted, outcome }
 }
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
@@ -103,25 +101,20 @@ impl Decision<'_, '_> {
     }
 }
 
-/// Adds the deletion of the application that protects the endpoint, if the endpoint opens its place. Returns the note if
-/// the place opens with the rules.
-fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) -> Option<Note> {
-    let AccessStep::Opening { deletion, end } = one.publication.as_ref().ok()?.access_step() else {
-        return None;
-    };
+/// Adds a note if the endpoint opens its place, with the deletion of the application that protects it now, or with the
+/// refusal that waits for it.
+fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
+    let Ok(gated) = &one.publication else { return };
+    let AccessStep::Opening { deletion, deleted_later } = gated.access_step() else { return };
     outcome.application_writes.extend(deletion.clone());
-    match end {
-        OpeningEnd::Foreign => return None,
-        OpeningEnd::Later { application } => {
-            outcome.refusals.push(one.refusal(host, Reason::WaitsForAccessCheck(application.clone())));
-            return None;
-        }
-        OpeningEnd::Open => {}
-    }
-    let note = host.opening_note(&one.set_identifier, one.resource.as_deref());
-    let Some(write) = deletion else { return Some(note) };
-    outcome.opened_by_deletion.push((write.place.clone(), note));
-    None
+    let waits =
+        deleted_later.clone().map(|application| one.refusal(host, Reason::WaitsForAccessCheck(application)));
+    outcome.refusals.extend(waits);
+    let text = format!(
+        "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops; applications of others stay",
+        one.set_identifier
+    );
+    outcome.notes.push(Note { hostname: host.name().into(), resource: one.resource.clone(), text });
 }
 
 /// The refusals of deletions that wait for a refused endpoint.

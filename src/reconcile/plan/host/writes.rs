@@ -80,18 +80,6 @@ impl<'a, 'w> Change<'a, 'w> {
         };
         Some(Reason::Moving(text))
     }
-
-    /// True if visitors reach the rules after the request, and a rule of the wanted tunnel is written, or was closed and
-    /// is deleted. The deletion of old rules in another tunnel opens nothing.
-    fn may_open(&self) -> bool {
-        let was_closed =
-            |rule: &HostRule<'_>| Some(rule.tunnel) == self.wanted_tunnel && rule.rule.requires_access();
-        match self.repoint {
-            Repoint::Later => false,
-            Repoint::NotNeeded => !self.puts.is_empty() || self.deleted.iter().any(was_closed),
-            Repoint::InStamp | Repoint::InUnstamp => true,
-        }
-    }
 }
 
 /// The writes of a decision, and the refusals of the work that is left to a later request.
@@ -147,7 +135,6 @@ pub(super) fn planned_writes(
         dangling: removed,
         comments,
         resource,
-        opened_by_rules: if change.may_open() { decision.opened_by_rules.clone() } else { Vec::new() },
     };
     Ok((plan, refusals))
 }
