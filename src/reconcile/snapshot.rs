@@ -208,11 +208,6 @@ impl Snapshot {
         self.zones.iter().find(|zone| zone.zone.id == *id)
     }
 
-    /// True if a zone that was not read is at or below a domain.
-    pub(super) fn has_excluded_zone_below(&self, domain: &str) -> bool {
-        self.excluded_zones.iter().any(|zone| hostname::is_within(&zone.name, domain))
-    }
-
     /// True if `name` belongs to this zone, and not to a zone inside or around this zone.
     pub fn is_zone_of(&self, zone: &ZoneSnapshot, name: &str) -> bool {
         self.zone_of(name).is_some_and(|found| found.zone.id == zone.zone.id)

@@ -304,9 +304,9 @@ fn the_warning_of_an_opening_names_each_hostname_and_path_that_opens() {
         |properties: [(&str, &str); 2]| [at(NAME, &properties), at("next.example.com", &properties[1..])];
     stage.run(&of([("tunnel-path-prefix", "/admin"), ("access-policy", "staff")]));
     stage.run(&of([("tunnel-path-prefix", "/admin"), ("access-policy", "none")]));
-    assert_eq!(stage.harness.log.lines_with(&["none opens the hostname"]).len(), 2);
-    assert!(stage.logged(&["WARN", "none opens the hostname", NAME, "^/admin(/|$)"]));
-    assert!(stage.logged(&["WARN", "none opens the hostname", "next.example.com", "ingress/shop/web"]));
+    assert_eq!(stage.harness.log.lines_with(&["none removes the login"]).len(), 2);
+    assert!(stage.logged(&["WARN", "none removes the login", NAME, "^/admin(/|$)"]));
+    assert!(stage.logged(&["WARN", "none removes the login", "next.example.com", "ingress/shop/web"]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is told of hostnames whose work is done all the same.
 
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
@@ -78,48 +78,6 @@ fn a_rule_that_gets_no_request_is_told_of() {
         text.contains(r#"the rule for "a.example.com" "/", which precedes it, takes all its requests"#),
         "{text}"
     );
-}
-
-/// The hostnames and texts about rules that stay while their record is gone, if ExternalDNS asks for `changes`.
-fn left(cloudflare: &FakeCloudflare, changes: &Changes) -> Vec<(String, String)> {
-    let mut told = notes(&cloudflare.plan(changes));
-    told.retain(|(_, text)| text.contains("no record of ours names it"));
-    told
-}
-
-/// Of what was shown it is told once: the next reading does not show it.
-#[test]
-fn a_rule_that_is_deleted_while_its_record_goes_by_hand_is_told_of() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let [whole, api] =
-        [published("a.example.com", "http://web:80"), with_path("a.example.com", "/api", "home")];
-    let other = published("b.example.com", "http://web:80");
-    cloudflare.run_loop(&[whole.clone(), api, other.clone()], usize::MAX);
-    let (all, path) = (cloudflare.changes(std::slice::from_ref(&other)), cloudflare.changes(&[whole, other]));
-    assert_eq!((left(&cloudflare, &all), left(&cloudflare, &path)), (vec![], vec![]), "it is deleted");
-    cloudflare.records.retain(|record| &*record.name != "a.example.com");
-    let told = left(&cloudflare, &all);
-    let [(first, one), (second, another)] = &*told else { panic!("{told:#?}") };
-    assert_eq!((&**first, &**second), ("a.example.com", "a.example.com"));
-    assert!(one.contains("path \"\"") && another.contains("path \"/api\""), "{told:#?}");
-    assert!(one.contains("tunnel home") && one.contains("ADOPT=all"), "{one}");
-    assert_eq!(left(&cloudflare, &path).len(), 1, "what is wanted comes back");
-    assert_eq!(cloudflare.changes(&[]).delete.len(), 1, "ExternalDNS is not shown it any more");
-}
-
-/// The zone within a zone leads visitors elsewhere, and has no record of ours.
-#[test]
-fn a_rule_that_is_deleted_while_a_zone_within_its_zone_becomes_active_is_told_of() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let (name, new) = ("x.a.example.com", "http://new:80");
-    cloudflare.add_inner_zone(false);
-    let [whole, api] = [published(name, "http://web:80"), with_path(name, "/api", "home")];
-    cloudflare.run_loop(&[whole, api], usize::MAX);
-    let changes = cloudflare.changes(&[published(name, new)]);
-    cloudflare.activate_inner_zone();
-    let told = left(&cloudflare, &changes);
-    let [(hostname, text)] = &*told else { panic!("{told:#?}") };
-    assert!(hostname == name && text.contains("path \"/api\""), "{told:?}");
 }
 
 /// Cloudflare keeps a zone that was moved to another account's name servers beside the one that took its place.

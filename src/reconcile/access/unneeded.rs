@@ -80,11 +80,11 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
     !rules.is_empty() && rules.iter().all(accepts_next)
 }
 
-/// True if every name of the place is in a zone that was read, and within the filter.
+/// True if the place is in a zone that was read, and every name of it within the filter.
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
     let (name, filter) = (place.hostname(), &snapshot.operator().filter);
     let is_whole = match name.strip_prefix("*.") {
-        Some(domain) => filter.matches_all_below(domain) && !snapshot.has_excluded_zone_below(domain),
+        Some(domain) => filter.matches_all_below(domain),
         None => filter.matches(name),
     };
     is_whole && snapshot.zone_of(name).is_some()

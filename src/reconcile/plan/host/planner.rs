@@ -2,19 +2,18 @@
 //! writes.
 
 use super::Host;
-use super::decide::{Decision, decide};
+use super::decide::decide;
 use super::writes::planned_writes;
 use crate::model::Hostname;
-use crate::reconcile::Note;
 use crate::reconcile::plan::judge::judged;
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::{HostRequest, Withdrawn};
+use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-/// Plans the request for one hostname: [`Host`] is its state, [`Decision`] the part of the request that is carried out,
-/// and [`HostOutcome`] the writes with all that is said about them.
+/// Plans the request for one hostname: [`Host`] is its state, [`decide`] chooses the part of the request that is carried
+/// out, and [`HostOutcome`] is the writes with all that is said about them.
 pub(in crate::reconcile::plan) fn plan_host(
     name: &str,
     request: HostRequest,
@@ -39,12 +38,11 @@ pub(in crate::reconcile::plan) fn plan_host(
     let decision = decide(host, wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
-    let Decision { host, mut outcome, .. } = decision;
+    let mut outcome = decision.outcome;
     match planned {
         Ok((host_plan, unfinished)) => {
             outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
             outcome.refusals.extend(unfinished);
-            outcome.notes.extend(rules_left(&host, &withdrawn));
             outcome
         }
         Err(reason) => outcome.without_plan([Refusal::whole(name.into(), resource, reason)]),
@@ -57,19 +55,5 @@ fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> 
         let reason = wanted.publication.as_ref().err()?.clone();
         let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
         Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
-    })
-}
-
-/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
-fn rules_left<'h>(host: &'h Host<'_>, withdrawn: &'h Withdrawn) -> impl Iterator<Item = Note> + 'h {
-    host.rules.iter().filter_map(move |rule| {
-        let path = rule.path().unwrap_or_default();
-        let resource = withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
-        let text = format!(
-            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
-             ADOPT=all while ExternalDNS asks for the hostname",
-            host.snapshot().settings.name_of(rule.tunnel)
-        );
-        Some(Note { hostname: host.name().into(), resource, text })
     })
 }
