@@ -110,8 +110,8 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 			become(t, published(web, service, with("none")), open)
 			cloudflare.hasApplications(t)
 			cloudflare.Publishes(t, tunnel, web, service, `{}`)
-			if lines := pod.program.Lines("none opens the hostname", web); lines != 1 {
-				t.Errorf("that it is opened is told %d times", lines)
+			if lines := pod.program.Lines("none removes the login", web); lines != 1 {
+				t.Errorf("that its login goes is told %d times", lines)
 			}
 		})
 		t.Run("an open hostname is protected", func(t *testing.T) {
