@@ -13,10 +13,14 @@ pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 /// Shows `text` cut to `max_chars`, and with every character escaped that could end the line or change how the rest is
 /// shown. Idempotent.
 pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
+    let is_plain = |character: char| character.is_ascii() && !character.is_ascii_control();
     fmt::from_fn(move |formatter| {
+        if text.len() <= max_chars && text.chars().all(is_plain) {
+            return formatter.write_str(text);
+        }
         let mut room = max_chars;
         for character in text.chars() {
-            let is_plain = character.is_ascii() && !character.is_ascii_control();
+            let is_plain = is_plain(character);
             let length = if is_plain { 1 } else { character.escape_debug().count() };
             let Some(left) = room.checked_sub(length) else {
                 return formatter.write_char('…');
