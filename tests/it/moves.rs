@@ -11,6 +11,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use serde_json::json;
 use test_support::harness::{TOKEN, endpoint_of, published};
 
+use crate::access_strangers::{NAME, Stage, at};
 use crate::shared_account::SharedAccount;
 use crate::simulation::{AGES, Pace, Simulation, Writes};
 
@@ -429,4 +430,44 @@ fn a_move_that_waits_for_a_connector_is_told_once_while_other_hostnames_change_t
     }
     let log = &simulation.account.harness.log;
     assert_eq!(log.lines_with(&["refused=moving", "older version"]).len(), 1);
+}
+
+/// The wildcard needs a loop more than a hostname without a rule, and stays if a foreign rule holds it.
+#[test]
+fn what_a_rule_of_our_wildcard_answers_moves_after_the_wildcard() {
+    let alone = endpoint_of("ingress/shop/r", NAME, &[("tunnel-service", "none")]);
+    let path = [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/api")];
+    let path = endpoint_of("ingress/shop/r", NAME, &path);
+    for (label, below, is_held) in [
+        ("record", &alone, false),
+        ("held record", &alone, true),
+        ("path", &path, false),
+        ("held path", &path, true),
+    ] {
+        let stage = Stage::new(&[]);
+        let office = stage.cloudflare().add_tunnel("office");
+        stage.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(&office).connectors = 1);
+        let desired = [at("*.example.com", &[]), below.clone()];
+        stage.run(&desired);
+        if is_held {
+            let tunnel = stage.harness.tunnel.clone();
+            let theirs = r#"[{"hostname":"x.example.com","service":"http://theirs:80"},"#;
+            let document = stage.cloudflare().configuration(&tunnel).expect("it is there");
+            let document = document.replacen('[', theirs, 1);
+            stage.cloudflare().put_configuration(&tunnel, &document).expect("it is taken");
+        }
+        stage.cloudflare().watch(&["https://app.example.com/"]);
+        let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "office,home"), ("MOVE_GRACE", "30s")]);
+        for _ in 0..5 {
+            let _ = stage.run_loop(&desired);
+            stage.cloudflare().advance_clock(Duration::from_secs(60));
+        }
+        let watched = stage.cloudflare().watched();
+        assert!(watched.iter().all(|one| one.lost().is_empty()), "{label}: {}", watched[0]);
+        assert!(stage.cloudflare().visit(NAME, "/").is_served(), "{label}");
+        let is_moved =
+            stage.harness.cnames().iter().any(|(name, target, ..)| name == NAME && target.contains(&office));
+        assert_eq!(is_moved, !is_held, "{label}");
+        assert_eq!(stage.logged(&["refused=moving", NAME]), is_held || is_moved, "{label}");
+    }
 }

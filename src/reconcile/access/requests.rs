@@ -61,9 +61,9 @@ impl UnopenedPlace {
         Some(&*self.set_identifier).filter(|path| !path.is_empty() && self.asks != UnopenedAsks::Unknown)
     }
 
-    /// True if the endpoint asks for an application at exactly this place.
+    /// True if the endpoint is for exactly this place, and asks for its application or preserves it.
     pub(super) fn is_closed_at(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.asks == UnopenedAsks::Policies && self.hostname.as_str() == hostname && self.path() == path
+        self.asks != UnopenedAsks::Unknown && self.hostname.as_str() == hostname && self.path() == path
     }
 
     /// True if an application at `hostname` and `path` also covers visitors of this place. A place that is wider than

@@ -223,6 +223,17 @@ fn a_hostname_opens_although_another_write_of_it_fails() {
     assert_eq!(stage.harness.log.lines_with(&SAID).len(), 1);
 }
 
+/// The application of a deleted hostname is there for some minutes, and the silent endpoint takes its protection over.
+#[test]
+fn a_hostname_that_returns_in_silence_beside_an_open_path_keeps_its_application() {
+    let stage = Stage::new(&[]);
+    stage.run(&[wish("staff")]);
+    stage.run_loop(&[]).expect("deleted");
+    let hook = at(NAME, &[("tunnel-path-prefix", "/hook"), ("access-policy", "none")]);
+    stage.run(&[at(NAME, &[]), by("ingress/shop/hook", hook)]);
+    assert!(stage.is_served_with_login());
+}
+
 /// It says nothing, and so requires the token of an application that is about to go.
 #[test]
 fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_with_a_login() {
