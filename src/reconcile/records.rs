@@ -196,14 +196,19 @@ pub fn inactive_state(zone: &Zone) -> Option<&str> {
     }
 }
 
-/// Notes on our rules that receive no request, because a rule in front matches all of them.
+/// Notes on our rules that receive no request, because a rule in front matches all of them, unless the next request moves
+/// the rule to the front.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
     marked_rules: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
     snapshot.own_rules().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
-        let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
+        let marked_rules = marked_rules.get(tunnel)?;
+        let front = marked_rules.hidden_by(&hostname, rule.path())?;
+        if marked_rules.needs_reordering(&hostname, rule.path()) {
+            return None;
+        }
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
             "no request reaches the rule for path {path:?}: the rule for {front}, which precedes it, takes all its requests: narrow that rule by a path, or delete this one"

@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
-use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME};
 use test_support::harness::{endpoint, published};
 
 fn notes(plan: &Plan) -> Vec<(String, String)> {
@@ -78,6 +78,38 @@ fn a_rule_that_gets_no_request_is_told_of() {
         text.contains(r#"the rule for "a.example.com" "/", which precedes it, takes all its requests"#),
         "{text}"
     );
+}
+
+/// Without a word, a site behind the wildcard would be lost but for the path.
+#[test]
+fn a_path_alone_that_takes_the_other_paths_from_a_wildcard_is_told_of() {
+    for (desired, target, is_told) in [
+        (vec![with_path("a.example.com", "/api", "home")], "192.0.2.7", true),
+        (
+            vec![with_path("a.example.com", "/api", "home"), published("a.example.com", "http://web:80")],
+            "192.0.2.7",
+            false,
+        ),
+        (vec![with_path("a.example.com", "/api", "home")], &*format!("{HOME}.cfargotunnel.com"), false),
+    ] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        let kind = if target.ends_with("com") { "CNAME" } else { "A" };
+        cloudflare.add("*.example.com", kind, target, "");
+        let told = notes(&cloudflare.run_loop(&desired, usize::MAX));
+        let told = told.iter().filter(|(_, text)| text.contains("all other paths of the hostname"));
+        assert_eq!(told.count(), usize::from(is_told), "{desired:?}");
+    }
+}
+
+/// Each loop repairs the order, and the line said to delete a rule that is about to be served.
+#[test]
+fn a_rule_that_the_next_request_moves_to_the_front_is_not_told_as_unreachable() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[published("a.example.com", "http://web:80")], usize::MAX);
+    let theirs = r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned();
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs));
+    let told = records::records(&cloudflare.snapshot()).notes;
+    assert!(!told.iter().any(|note| note.text.contains("no request reaches the rule")), "{told:#?}");
 }
 
 /// Cloudflare keeps a zone that was moved to another account's name servers beside the one that took its place.

@@ -194,10 +194,16 @@ impl<'a> HostProtection<'a> {
     /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
     /// The list ends before an application that lets visitors past, and before an application of another owner.
     pub(super) fn own_partly_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
-        self.partly_covering(path).into_iter().map_while(move |one| {
-            let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
-            self.snapshot.own_application(one).filter(|_| asks)
-        })
+        self.partly_covering(path)
+            .into_iter()
+            .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
+    }
+
+    /// The most specific application of another owner that every visitor of the path meets, if it asks for a login.
+    pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
+        let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
+        let foreign = self.fully_covering(path).into_iter().find(is_foreign)?;
+        asks_for_login(foreign).then_some(foreign)
     }
 
     /// The most specific of our applications that ask visitors of the path, or of everything below it, for a login.
@@ -223,6 +229,11 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
     snapshot.all_rules().filter(|rule| rule.access_check().is_some_and(|check| check.accepts(application)))
+}
+
+/// True if the application asks all its visitors for a login.
+pub(super) fn asks_for_login(application: &Application) -> bool {
+    application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 
 /// True if a rule requires a token, and accepts no token of this application.

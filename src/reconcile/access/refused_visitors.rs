@@ -4,12 +4,13 @@
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
-use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::access::{Application, Destination};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::destination::matches_host;
-use crate::reconcile::access::host_protection::{HostProtection, directory, requires_another};
-use crate::reconcile::access::place;
+use crate::reconcile::access::host_protection::{
+    HostProtection, asks_for_login, directory, requires_another,
+};
 use crate::reconcile::snapshot::Snapshot;
 
 /// A note on each foreign application whose visitors a rule of ours refuses.
@@ -23,8 +24,7 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     }
     let mut notes = Vec::new();
     for application in snapshot.access.applications() {
-        let asks = application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application);
-        if asks && snapshot.own_application(application).is_none() {
+        if asks_for_login(application) && snapshot.own_application(application).is_none() {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }

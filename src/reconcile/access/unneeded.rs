@@ -120,8 +120,11 @@ pub(super) fn is_outlived(
     snapshot.is_accepted(application) && !is_claimed(place, snapshot)
 }
 
-/// True if a comment of ours claims the rule of the place, or the record without a rule.
+/// True if a comment of ours claims the rule of the place, or the record without a rule. A record that another instance
+/// of our owner may serve counts too: that instance may have made the application.
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
-    let own = snapshot.own_records_of(place.hostname());
+    let (name, own) = (place.hostname(), snapshot.own_records_of(place.hostname()));
+    let mut records = snapshot.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default().iter();
     own.iter().any(|own| snapshot.claims_path(&own.stamp, place.path()))
+        || records.any(|record| snapshot.stamp_of_same_owner(record).is_some())
 }

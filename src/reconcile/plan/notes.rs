@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::planned::{HostPlan, Plan, PlannedEdit};
+use super::planned::{HostPlan, Plan, PlannedEdit, RecordOperation};
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
@@ -19,6 +19,7 @@ pub(super) fn of(
     notes.extend(reordered(plan, snapshot, marked_rules));
     notes.extend(hints(&plan.hosts, snapshot.operator()));
     notes.extend(plan.hosts.iter().filter_map(|host| names_taken(host, snapshot)));
+    notes.extend(plan.hosts.iter().filter_map(|host| paths_taken(host, snapshot)));
     notes.extend(plan.hosts.iter().flat_map(|host| requests_lost(host, marked_rules)));
     notes
 }
@@ -119,6 +120,23 @@ fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
          4592): publish the names that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
         wildcard.name
     )))
+}
+
+/// A note if a new record for rules with paths takes all other paths from a wildcard's record with another target.
+fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
+    let wildcard = snapshot.zone_of(&host.hostname)?.wildcard_over(&host.hostname).first()?;
+    let tunnel = host.stamp_operations.iter().find_map(|operation| match operation {
+        RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
+        RecordOperation::Patch(_) | RecordOperation::Delete { .. } => None,
+    })?;
+    let is_whole = host.claims.record_only || host.claims.digests.contains(&Digest::of(&tunnel, None));
+    (!is_whole && wildcard.tunnel().as_ref() != Some(&tunnel)).then(|| {
+        host.note(format!(
+            "the new record takes all other paths of the hostname from the wildcard record {:?}, which leads to {:?}: publish the \
+             hostname without a path too, if they are to be answered",
+            wildcard.name, wildcard.content
+        ))
+    })
 }
 
 /// Notes on our rules that a put of the hostname moves behind a foreign rule that receives some of their requests.

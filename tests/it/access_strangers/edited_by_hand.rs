@@ -288,3 +288,19 @@ fn an_application_by_hand_whose_token_a_rule_does_not_accept_is_told_once_with_r
         assert!(is_served(), "{place}: that application is deleted");
     }
 }
+
+/// Both instances have the `OWNER_ID` of a fresh install, and a tunnel of their own.
+#[test]
+fn the_application_of_another_instance_with_our_owner_is_not_told_as_left_behind() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().add_tunnel("office");
+    let (other, clock) = stage.start_beside(&[("CF_TUNNEL_ID", "office")]);
+    stage.run(&[wish("staff")]);
+    for _ in 0..3 {
+        let _ = other.external_dns().run_loop(&[of("b.example.com", "staff")]);
+        clock.await_watch();
+        stage.cloudflare().advance_clock(Duration::from_secs(130));
+    }
+    stage.run_long(&[wish("staff")]);
+    assert_eq!(stage.harness.log.lines_with(&["b.example.com", "delete it at Cloudflare"]), [""; 0]);
+}

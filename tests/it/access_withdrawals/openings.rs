@@ -234,6 +234,21 @@ fn a_hostname_that_returns_in_silence_beside_an_open_path_keeps_its_application(
     assert!(stage.is_served_with_login());
 }
 
+/// A person closed all names once, in the dashboard.
+#[test]
+fn a_hostname_that_asks_to_be_open_below_a_foreign_application_is_told_so() {
+    for before in [&[][..], &[wish("staff")]] {
+        let stage = Stage::new(&[]);
+        let staff = stage.cloudflare().edit(|cloudflare| cloudflare.policies()[0].id.clone());
+        let all = json!({"type": "self_hosted", "name": "all", "domain": WILDCARD, "policies": [staff]});
+        stage.cloudflare().add_application(&all).expect("an application");
+        stage.run(before);
+        stage.run(&[wish("none"), of("b.example.com", "staff")]);
+        assert!(!stage.cloudflare().visit(NAME, "/").is_served());
+        assert_eq!(stage.harness.log.lines_with(&["WARN", NAME, "none opens nothing", "\"all\""]).len(), 1);
+    }
+}
+
 /// It says nothing, and so requires the token of an application that is about to go.
 #[test]
 fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_with_a_login() {
@@ -382,8 +397,7 @@ fn a_foreign_proxied_record_below_a_wildcard_holds_back_its_opening_until_an_app
     stage.run(&[of(WILDCARD, "staff")]);
     stage.run(&[of(WILDCARD, "none")]);
     assert_eq!(names(&stage), [WILDCARD]);
-    let told =
-        ["refused=still_protected", "nas.example.com A 192.0.2.4", "none on its object too, if it has one"];
+    let told = ["refused=still_protected", "nas.example.com A 192.0.2.4", "with a login for that one"];
     assert!(stage.logged(&told), "{:#?}", stage.harness.log.lines_with(&["refused="]));
     stage.cloudflare().edit(|cloudflare| {
         let policy = cloudflare.policies()[0].id.clone();

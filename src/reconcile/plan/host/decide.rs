@@ -14,6 +14,7 @@ use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
@@ -101,20 +102,28 @@ impl Decision<'_, '_> {
     }
 }
 
-/// Adds a note if the endpoint opens its place, with the deletion of the application that protects it now, or with the
+/// Adds what is said of an endpoint that opens its place, and the deletion of the application that protects it now, or the
 /// refusal that waits for it.
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Ok(gated) = &one.publication else { return };
+    let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
+    let protection = HostProtection::of(&host.hostname, host.snapshot());
+    let is_open = gated.publication().wanted_access == WantedAccess::Open;
+    if let Some(foreign) = protection.foreign_login(gated.path()).filter(|_| is_open) {
+        outcome.notes.push(note(format!(
+            "webhook/access-policy: none opens nothing at path {:?}, because the Access application {:?}, which is not ours, asks \
+             all its visitors for a login: narrow that application at Cloudflare",
+            one.set_identifier, foreign.name
+        )));
+    }
     let AccessStep::Opening { deletion, deleted_later } = gated.access_step() else { return };
     outcome.application_writes.extend(deletion.clone());
-    let waits =
-        deleted_later.clone().map(|application| one.refusal(host, Reason::WaitsForAccessCheck(application)));
-    outcome.refusals.extend(waits);
-    let text = format!(
-        "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops; applications of others stay",
+    let waits = deleted_later.clone().map(Reason::WaitsForAccessCheck);
+    outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
+    outcome.notes.push(note(format!(
+        "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops",
         one.set_identifier
-    );
-    outcome.notes.push(Note { hostname: host.name().into(), resource: one.resource.clone(), text });
+    )));
 }
 
 /// The refusals of deletions that wait for a refused endpoint.
