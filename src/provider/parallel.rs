@@ -1,11 +1,10 @@
 //! Runs calls in parallel, on a few threads.
 
 use std::convert::Infallible;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 
@@ -13,7 +12,7 @@ use crate::model::LogLine;
 const CALL_STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs the tasks, at most `parallel_calls` at a time, and returns their answers in the order of the tasks.
-pub(super) fn in_parallel<T: Sync, A: Send>(
+pub(super) fn in_parallel<T: Sync, A: Send + Sync>(
     parallel_calls: usize,
     tasks: &[T],
     run: impl Fn(&T) -> A + Sync,
@@ -23,26 +22,24 @@ pub(super) fn in_parallel<T: Sync, A: Send>(
 }
 
 /// Runs the tasks like [`in_parallel`], and returns the first error in their order. After an error, no task begins.
-pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
+pub(super) fn try_in_parallel<T: Sync, A: Send + Sync, E: Send + Sync>(
     parallel_calls: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
     let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
+    let answers: Vec<OnceLock<Result<A, E>>> = tasks.iter().map(|_| OnceLock::new()).collect();
     let work = || {
         while !is_over.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = tasks.get(index) else { return };
-            let answer = run(task);
-            is_over.fetch_or(answer.is_err(), Ordering::Relaxed);
-            lock(&answers).push((index, answer));
+            let (Some(task), Some(answer)) = (tasks.get(index), answers.get(index)) else { return };
+            let is_error = answer.get_or_init(|| run(task)).is_err();
+            is_over.fetch_or(is_error, Ordering::Relaxed);
         }
     };
     on_threads(parallel_calls.min(tasks.len()), &work);
-    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    answers.sort_unstable_by_key(|(one, _)| *one);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    // After an error, the tasks that did not begin have no answer.
+    answers.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 /// Runs `work` on this many threads. The function is compiled only once, because it is not generic.
@@ -63,7 +60,7 @@ fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Condvar;
+    use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
     use super::*;
