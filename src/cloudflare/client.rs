@@ -49,23 +49,10 @@ pub struct Client {
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
     /// True while a request that writes is carried out: then all reads count as writes.
-    may_use_reserve: AtomicBool,
+    is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
     metrics: Arc<Metrics>,
-}
-
-/// While it exists, reads may use the calls that are kept for writes.
-#[derive(Debug)]
-#[must_use]
-pub struct WriteReserve<'c> {
-    client: &'c Client,
-}
-
-impl Drop for WriteReserve<'_> {
-    fn drop(&mut self) {
-        self.client.may_use_reserve.store(false, Ordering::Relaxed);
-    }
 }
 
 impl Client {
@@ -89,7 +76,7 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
-            may_use_reserve: AtomicBool::new(false),
+            is_writing: AtomicBool::new(false),
             date: AtomicI64::new(0),
             metrics: Arc::default(),
         }
@@ -133,10 +120,9 @@ impl Client {
         }
     }
 
-    /// Begins a request that writes. Such a request also reads before each write.
-    pub fn writing(&self) -> WriteReserve<'_> {
-        self.may_use_reserve.store(true, Ordering::Relaxed);
-        WriteReserve { client: self }
+    /// Begins or ends a request that writes. Its reads may use the calls that are kept for writes.
+    pub fn set_writing(&self, is_writing: bool) {
+        self.is_writing.store(is_writing, Ordering::Relaxed);
     }
 
     /// The number of calls that may be sent now, of those granted for five minutes.
@@ -280,7 +266,7 @@ impl Client {
         if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
-        let is_write = is_write || self.may_use_reserve.load(Ordering::Relaxed);
+        let is_write = is_write || self.is_writing.load(Ordering::Relaxed);
         let outcome = self.limiter().admit(is_write, self.clock.now());
         outcome.map_err(|retry_after| Error::RateLimited { retry_after })
     }

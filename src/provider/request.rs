@@ -54,8 +54,7 @@ impl Provider {
         let may_leave_applications = false;
         let mut request =
             ApplyRequest { provider: self, memory, resolved, changes, deadline, may_leave_applications };
-        // Dropped before the lock, because the next request has its own reserve.
-        let _reserve = self.client().writing();
+        self.client().set_writing(true);
         let outcome = request.carry_out();
         request.delete_replaced_applications();
         if outcome.is_err() {
@@ -63,6 +62,8 @@ impl Provider {
             // watch waits for the lock before it deletes an application.
             lock(&self.unneeded_places).forget_checks();
         }
+        // While this request has the lock, no other request that writes has begun.
+        self.client().set_writing(false);
         outcome
     }
 }
