@@ -207,7 +207,7 @@ impl<'a> Execution<'a> {
             {
                 let growing = halving.take(Piece::grows);
                 if !growing.is_empty() {
-                    self.note_refused(target, &growing, &answer);
+                    self.judge_refused(target, &growing, &answer);
                 }
             }
             let sent = halving.next(self.operations_max(target));
@@ -271,7 +271,7 @@ impl<'a> Execution<'a> {
             return Ok(());
         };
         if let Some(piece) = halving.divide(!answer.is_of_cloudflare(), self.time_left()) {
-            self.note_refused(target, &[piece], &answer);
+            self.judge_refused(target, &[piece], &answer);
         }
         if halving.is_intercepted() { Err(Stop::Target(intercepted(answer))) } else { Ok(()) }
     }
@@ -315,17 +315,21 @@ impl<'a> Execution<'a> {
         Stop::Target(Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}")))
     }
 
-    /// Notes that each piece was refused.
-    fn note_refused(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next
+    /// request.
+    fn judge_refused(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
-        // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
-        let conflict =
-            || Reason::Waiting(format!("a record of the hostname was created meanwhile: {answer}"));
-        let unpaused = match answer.is_of_cloudflare() {
-            true => (answer.is_record_conflict() && pieces.iter().all(is_first)).then(conflict),
-            false => Some(intercepted(answer.clone())),
+        let meanwhile =
+            |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
+        let unpaused = match answer {
+            _ if !answer.is_of_cloudflare() => Some(intercepted(answer.clone())),
+            // The record existed when the snapshot was read.
+            _ if answer.is_missing_record() => Some(meanwhile("deleted")),
+            // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
+            _ if answer.is_record_conflict() && pieces.iter().all(is_first) => Some(meanwhile("created")),
+            _ => None,
         };
         if let Some(reason) = unpaused {
             // The next request begins with the other pieces, because these may fail again.
@@ -333,11 +337,6 @@ impl<'a> Execution<'a> {
                 history.note_suspect(piece.fingerprint(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
-        }
-        if answer.is_missing_record() {
-            // The record existed when the snapshot was read.
-            let text = format!("a record of the hostname was deleted meanwhile: {answer}");
-            return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
         let full_zone = match target {
@@ -350,9 +349,9 @@ impl<'a> Execution<'a> {
         };
         let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
-        self.ledger.refuse(&refused);
+        self.ledger.give_up_refused(&refused);
         for piece in pieces {
-            self.memory.write_history.note_refused(
+            self.memory.write_history.pause_refused(
                 piece.fingerprint(),
                 reason.clone(),
                 full_zone.clone(),

@@ -235,7 +235,7 @@ impl ApplyRequest<'_> {
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        history.note_refused(content, reason.clone(), None, now);
+                        history.pause_refused(content, reason.clone(), None, now);
                     }
                     failed.push((write.clone(), reason));
                 }

@@ -70,7 +70,7 @@ impl<'a> Execution<'a> {
                     Some((*sent.get(*index)?, Reason::RuleConflict(refusal.clone())))
                 })
                 .collect();
-            self.ledger.refuse(&refused);
+            self.ledger.give_up_refused(&refused);
             let ledger = &self.ledger;
             sent.retain(|piece| !ledger.is_given_up(piece.host));
         }

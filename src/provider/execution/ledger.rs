@@ -89,7 +89,7 @@ impl<'a> Ledger<'a> {
 
     /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
     /// hostname's other unwritten pieces wait for the first of its refused rules.
-    pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
+    pub(super) fn give_up_refused(&mut self, refused: &[(Piece<'_>, Reason)]) {
         for (Piece { host, work }, reason) in refused {
             let Work::Edit(PlannedEdit { edit, resource, .. }) = work else {
                 self.give_up(host, reason.clone());

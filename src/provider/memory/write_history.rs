@@ -73,7 +73,7 @@ impl WriteHistory {
     }
 
     /// Pauses content that Cloudflare refused alone, or that did not fit into a full zone.
-    pub(crate) fn note_refused(
+    pub(crate) fn pause_refused(
         &mut self,
         content: u64,
         reason: Reason,
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.note_refused(1, no(), None, now));
+        let tries = sent(240, |paused, now| paused.pause_refused(1, no(), None, now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -239,13 +239,13 @@ mod tests {
         let (mut paused, now) = (WriteHistory::default(), now());
         let is_paused =
             |paused: &WriteHistory, now| paused.paused_contents(&snapshot(), now).contains_key(&1);
-        paused.note_refused(1, no(), None, now);
-        paused.note_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), None, now);
         paused.forget(2);
         assert!(is_paused(&paused, now) && paused.is_suspect(1));
         paused.forget(1);
         assert!(!is_paused(&paused, now) && !paused.is_suspect(1));
-        paused.note_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), None, now);
         assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
         assert!(paused.is_suspect(1), "it is still tried apart");
     }
@@ -255,7 +255,7 @@ mod tests {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_suspect(1, now);
         assert!(paused.is_suspect(1) && paused.paused_contents(&snapshot(), now).is_empty());
-        paused.note_refused(2, no(), None, now);
+        paused.pause_refused(2, no(), None, now);
         paused.note_suspect(2, now);
         assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
     }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
         assert_eq!(paused.0.len(), 1);
@@ -277,7 +277,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         for number in 0..36 {
             let now = start + MINUTE * number;
-            (0..640).for_each(|rule| paused.note_refused(u64::from(number * 640 + rule), no(), None, now));
+            (0..640).for_each(|rule| paused.pause_refused(u64::from(number * 640 + rule), no(), None, now));
             paused.tidy(now);
             assert!(paused.0.len() <= WRITES_MAX);
         }
@@ -292,7 +292,7 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.note_refused(3 * number, no(), None, now);
+            paused.pause_refused(3 * number, no(), None, now);
             paused.note_suspect(3 * number + 1, now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
