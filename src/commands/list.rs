@@ -6,6 +6,7 @@ use std::sync::Arc;
 use miniserde::{Serialize, json};
 
 use super::report::Report;
+use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::model::Endpoint;
@@ -133,7 +134,8 @@ pub(super) fn report(entries: &[Entry], json: bool) -> Report {
     let header =
         HEADER.into_iter().chain(shows_protection.then_some(PROTECTED_BY)).map(str::to_owned).collect();
     let rows = entries.iter().map(|entry| cells(entry, shows_protection));
-    Report::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), true)
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    Report { text: table::render(&rows), is_success: true }
 }
 
 fn cells(entry: &Entry, shows_protection: bool) -> Vec<String> {

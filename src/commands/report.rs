@@ -1,7 +1,5 @@
 //! The result of a command, and the ways to print it.
 
-use super::table;
-
 /// How a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -25,10 +23,5 @@ pub struct Report {
 impl Report {
     pub(super) fn json(document: &impl miniserde::Serialize, is_success: bool) -> Self {
         Self { text: miniserde::json::to_string(document) + "\n", is_success }
-    }
-
-    /// A line for each row.
-    pub(super) fn table(rows: &[Vec<String>], is_success: bool) -> Self {
-        Self { text: table::render(rows), is_success }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use miniserde::Serialize;
 
 use super::report::Report;
+use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
@@ -61,7 +62,8 @@ pub(super) fn report(ready: &Ready, json: bool) -> Report {
     let how = if *new { "created" } else { "found" };
     let token_file = token_file.as_deref().unwrap_or_default();
     let rows = [("tunnel", &**name), ("id", id), ("state", how), ("token file", token_file)];
-    Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
+    let rows = rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]);
+    Report { text: table::render(&rows), is_success: true }
 }
 
 /// Finds or creates the tunnel, and writes its tunnel token if `token_file` is given.

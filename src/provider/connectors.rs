@@ -46,15 +46,21 @@ impl ConnectorWatch {
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
-        let looks = made.filter_map(|tunnel| Some((tunnel, connectors_of(&tunnel.id, provider, account)?)));
-        let looks: Vec<_> = looks.collect();
+        let looks = made.filter_map(|tunnel| {
+            // Read first, because a connector cannot yet have applied a version that is written during the look.
+            let version = provider.reader.newest().version(&tunnel.id);
+            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
+            let connectors = provider.client().connectors(account, &tunnel.id, deadline).ok()?;
+            Some((tunnel, version, connectors))
+        });
+        let looks: Vec<(&ConfiguredTunnel, Option<i64>, Vec<Connector>)> = looks.collect();
         let mut values = provider.metrics.update();
         values.clear(Family::Connectors);
         values.clear(Family::ConnectorVersion);
-        let note = |(tunnel, (version, connectors)): (&ConfiguredTunnel, (Option<i64>, Vec<Connector>))| {
+        let lines = looks.into_iter().filter_map(|(tunnel, version, connectors)| {
             self.note(tunnel, awaited.get(&tunnel.id), version, &connectors, &mut values)
-        };
-        let lines: Vec<LogLine> = looks.into_iter().filter_map(note).collect();
+        });
+        let lines: Vec<LogLine> = lines.collect();
         drop(values);
         logging::log_all(&self.logged.new_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
     }
@@ -86,18 +92,6 @@ impl ConnectorWatch {
             ))
         })
     }
-}
-
-/// The newest version of a tunnel's configuration, and its connectors; `None` if they cannot be read.
-fn connectors_of(
-    tunnel: &TunnelId,
-    provider: &Provider,
-    account: &AccountId,
-) -> Option<(Option<i64>, Vec<Connector>)> {
-    // Read first, because a connector cannot yet have applied a version that is written during the look.
-    let version = provider.reader.newest().version(tunnel);
-    let deadline = Deadline::after(provider.clock(), limits::CONNECTORS_TIMEOUT);
-    Some((version, provider.client().connectors(account, tunnel, deadline).ok()?))
 }
 
 /// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports
