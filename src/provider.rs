@@ -194,7 +194,7 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
         } else if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)
-            && let Some(endpoint) = plan::needed_by_plan(list, endpoint)
+            && let Some(endpoint) = plan::needed_by_plan(endpoint)
         {
             kept += endpoint.memory_bytes();
             planned += planned_bytes(list, &endpoint);
@@ -226,9 +226,7 @@ fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
     match list {
         _ if !is_planned => OTHER,
         EndpointList::Delete => DELETED,
-        EndpointList::Create | EndpointList::UpdateOld | EndpointList::UpdateNew | EndpointList::Wanted => {
-            HOSTNAME
-        }
+        EndpointList::Create | EndpointList::UpdateNew => HOSTNAME,
     }
 }
 

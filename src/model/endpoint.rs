@@ -163,8 +163,7 @@ impl<'de> Deserialize<'de> for Labels {
 pub struct Changes {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
-    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`. Nothing depends on them, so the
-    /// webhook leaves them out.
+    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`. The webhook does not read them.
     #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
     pub update_old: Vec<Endpoint>,
     /// The same endpoints in their wanted form.
@@ -177,11 +176,8 @@ pub struct Changes {
 /// The list that holds an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointList {
-    /// The wanted endpoints, which ExternalDNS asks the webhook to adjust.
-    Wanted,
+    /// Also the wanted endpoints, which ExternalDNS asks the webhook to adjust.
     Create,
-    /// See [`Changes::update_old`].
-    UpdateOld,
     /// See [`Changes::update_new`].
     UpdateNew,
     Delete,
@@ -193,11 +189,10 @@ impl Changes {
         self.create.iter().chain(&self.update_new)
     }
 
-    /// Adds an endpoint to a list. A wanted endpoint counts as one to be created.
+    /// Adds an endpoint to a list.
     pub fn add(&mut self, list: EndpointList, endpoint: Endpoint) {
         let list = match list {
-            EndpointList::Wanted | EndpointList::Create => &mut self.create,
-            EndpointList::UpdateOld => &mut self.update_old,
+            EndpointList::Create => &mut self.create,
             EndpointList::UpdateNew => &mut self.update_new,
             EndpointList::Delete => &mut self.delete,
         };

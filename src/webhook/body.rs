@@ -26,14 +26,12 @@ pub struct ReceivedEndpoint {
     pub is_whole: bool,
 }
 
-/// The lists of [`Changes`](crate::model::endpoint::Changes). Up to 0.16.1 ExternalDNS capitalized their names,
-/// and wrote `null` for an empty one.
+/// The lists of [`Changes`](crate::model::endpoint::Changes) that are read. Up to 0.16.1 ExternalDNS capitalized their
+/// names, and wrote `null` for an empty one.
 #[derive(Deserialize)]
 struct Lists<'t> {
     #[serde(borrow, alias = "Create")]
     create: Option<&'t RawValue>,
-    #[serde(borrow, rename = "updateOld", alias = "UpdateOld")]
-    update_old: Option<&'t RawValue>,
     #[serde(borrow, rename = "updateNew", alias = "UpdateNew")]
     update_new: Option<&'t RawValue>,
     #[serde(borrow, alias = "Delete")]
@@ -76,19 +74,18 @@ impl Body {
     /// # Errors
     /// When the body is not a list of endpoints.
     pub fn for_each_wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        read_list(EndpointList::Wanted, &self.0, each).map_err(Failure::malformed)
+        read_list(EndpointList::Create, &self.0, each).map_err(Failure::malformed)
     }
 
-    /// Hands over the endpoints of all lists of changes.
+    /// Hands over the endpoints to be created, updated and deleted, the updated ones in their wanted form.
     ///
     /// # Errors
     /// When the body does not hold changes.
     pub fn for_each_change(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        let Lists { create, update_old, update_new, delete } =
+        let Lists { create, update_new, delete } =
             serde_json::from_str(&self.0).map_err(Failure::malformed)?;
         for (list, text) in [
             (EndpointList::Create, create),
-            (EndpointList::UpdateOld, update_old),
             (EndpointList::UpdateNew, update_new),
             (EndpointList::Delete, delete),
         ] {
@@ -202,10 +199,9 @@ mod tests {
         let endpoint = |name: &str| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() };
         let all = r#"{"delete":[{"dnsName":"d"}],"updateOld":[{"dnsName":"o"},{}],"updateNew":[{"dnsName":"n"},{}]}"#;
         let expected = Changes {
-            create: vec![],
-            update_old: vec![endpoint("o"), endpoint("")],
             update_new: vec![endpoint("n"), endpoint("")],
             delete: vec![endpoint("d")],
+            ..Changes::default()
         };
         assert_eq!(changes(all), expected);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::collections::push_lean;
-use crate::model::endpoint::{Changes, Endpoint, EndpointList};
+use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::hostname;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
@@ -106,11 +106,8 @@ fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) 
 }
 
 /// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels;
-/// nothing of the old forms and of other types.
-pub fn needed_by_plan(list: EndpointList, endpoint: Endpoint) -> Option<Endpoint> {
-    if list == EndpointList::UpdateOld {
-        return None;
-    }
+/// nothing of other types.
+pub fn needed_by_plan(endpoint: Endpoint) -> Option<Endpoint> {
     if endpoint.is_address_or_cname() {
         return Some(endpoint);
     }
@@ -157,9 +154,8 @@ mod tests {
                 labels: Labels::from_iter(labels.iter().copied()),
                 ..Endpoint::default()
             };
-            let kept = needed_by_plan(EndpointList::Create, endpoint.clone());
-            assert_eq!(kept, is_needed.then(|| endpoint.clone()), "{kind} {labels:?}");
-            assert_eq!(needed_by_plan(EndpointList::UpdateOld, endpoint), None);
+            let kept = needed_by_plan(endpoint.clone());
+            assert_eq!(kept, is_needed.then_some(endpoint), "{kind} {labels:?}");
         }
     }
 

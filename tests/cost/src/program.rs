@@ -68,7 +68,7 @@ impl Handler for Program {
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
         body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, .. }| {
-            if let Some(endpoint) = plan::needed_by_plan(list, endpoint) {
+            if let Some(endpoint) = plan::needed_by_plan(endpoint) {
                 changes.add(list, endpoint);
             }
         })?;
