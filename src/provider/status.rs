@@ -18,7 +18,6 @@ use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::wildcard::UnaskedWildcard;
 
 const PUBLISHED: &str = "published";
 
@@ -138,15 +137,9 @@ impl LastLoop {
     }
 
     /// The wildcards that no object asks for by `webhook/tunnel-wildcard`: all of them, or those of one hostname.
-    fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
-        let unasked = self.wildcards.unasked.iter();
-        let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
-        let rows = unasked.map(|one @ UnaskedWildcard { note, is_published }| Row {
-            resource: note.resource.as_deref().map(str::to_owned),
-            since: self.wildcards.since(one),
-            ..row(&note.hostname, if *is_published { MISTAKE } else { LEFT_OUT }, note.log_text())
-        });
-        rows.collect()
+    fn unasked_wildcards(&self, hostname: Option<&str>) -> impl Iterator<Item = Row> {
+        let left_out = lines(&self.left_out_wildcards, hostname, LEFT_OUT);
+        left_out.into_iter().chain(lines(&self.public_wildcards, hostname, MISTAKE))
     }
 
     /// The other lines of the log about a hostname.

@@ -19,7 +19,7 @@ use crate::reconcile::canonical::{
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::wildcard::{self, UnaskedWildcard};
+use crate::reconcile::wildcard;
 use crate::reconcile::winner::{self, Choice};
 use crate::reconcile::{Note, Settings};
 
@@ -35,8 +35,11 @@ pub struct Adjusted {
     pub notes: Vec<Note>,
     /// The endpoints that lost their hostname and path to another object. Beyond `NOTES_MAX`, only the first by name.
     pub left_out: Vec<Note>,
-    /// The wildcards that no object asks for by `webhook/tunnel-wildcard`. Beyond `NOTES_MAX`, only the first by name.
-    pub unasked_wildcards: Vec<UnaskedWildcard>,
+    /// The unpublished wildcards that no object asks for by `webhook/tunnel-wildcard`. Beyond `NOTES_MAX`, only the
+    /// first by name.
+    pub left_out_wildcards: Vec<Note>,
+    /// The same for published wildcards.
+    pub public_wildcards: Vec<Note>,
     /// The number of endpoints that are protected and have no Access property.
     pub unasked_protections: usize,
 }
@@ -88,14 +91,14 @@ impl<'s> Adjuster<'s> {
         sort(&mut candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
         let whole = snapshot.filter(|snapshot| snapshot.old_answers.is_empty());
-        let mut unasked_wildcards = wildcard::leave_out(&mut candidates, whole);
+        let left_out_wildcards = wildcard::leave_out(&mut candidates, whole);
         candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
         let choice = snapshot.map(|snapshot| winner::choose(&mut candidates, snapshot));
         let Choice { lost: left_out, kept: mut notes } = choice.unwrap_or_default();
         refuse_together(&mut candidates);
         candidates.retain(|candidate| !candidate.is_left_out);
-        unasked_wildcards.extend(wildcard::keep_published(&mut candidates));
+        let public_wildcards = wildcard::keep_published(&mut candidates);
         sort(&mut candidates);
         let mut endpoints: Vec<Endpoint> =
             candidates.into_iter().map(|candidate| candidate.endpoint).collect();
@@ -105,7 +108,15 @@ impl<'s> Adjuster<'s> {
             snapshot.map(|snapshot| shown::keep_logins(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept_logins.len();
         notes.extend(kept_logins.into_iter().take(limits::NOTES_MAX));
-        Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, unasked_protections }
+        Adjusted {
+            endpoints,
+            intent_fingerprints,
+            notes,
+            left_out,
+            left_out_wildcards,
+            public_wildcards,
+            unasked_protections,
+        }
     }
 }
 

@@ -26,15 +26,6 @@ const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and anot
 
 const REMEDY: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
-/// A wildcard that no object asks for by `webhook/tunnel-wildcard`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UnaskedWildcard {
-    /// The service that visitors of the wildcard reach, or would reach, and the remedies.
-    pub note: Note,
-    /// True if the wildcard is published, and stays published.
-    pub is_published: bool,
-}
-
 /// The property with which each published wildcard is shown.
 pub fn property(dns_name: &str) -> Option<Property> {
     is_wildcard(dns_name).then(|| Property::new(TUNNEL_WILDCARD, ASKED))
@@ -51,8 +42,9 @@ fn is_wildcard(dns_name: &str) -> bool {
 }
 
 /// Marks unpublished wildcards without the property as left out. If their object has a published path of the wildcard,
-/// they become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted.
-pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
+/// they become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted. Returns the
+/// notes on the wildcards that are left out.
+pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot>) -> Vec<Note> {
     let own = |endpoint: &Endpoint| {
         snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
     };
@@ -95,8 +87,8 @@ fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
     (endpoint.dns_name.as_str().into(), resource_of(endpoint).into())
 }
 
-/// Adds the property to the published wildcards without it.
-pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
+/// Adds the property to the published wildcards without it. Returns the notes on them.
+pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
     let mut public = Vec::new();
     let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
     for Candidate { endpoint, intent, .. } in unasked {
@@ -108,9 +100,9 @@ pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<UnaskedWildcar
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
-fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, intent: Intent, is_published: bool) {
-    let is_said = unasked.last().is_some_and(|last| *last.note.hostname == *endpoint.dns_name);
-    if is_said || unasked.len() >= limits::NOTES_MAX {
+fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, is_published: bool) {
+    let is_said = notes.last().is_some_and(|last| *last.hostname == *endpoint.dns_name);
+    if is_said || notes.len() >= limits::NOTES_MAX {
         return;
     }
     let below = endpoint.dns_name.trim_start_matches("*.");
@@ -131,5 +123,5 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, intent: Intent, 
              would be served{by}{login}: {REMEDY}"
         )
     };
-    unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_published });
+    notes.push(Note::of(endpoint, text));
 }

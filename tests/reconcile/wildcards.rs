@@ -39,7 +39,8 @@ fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
 
 /// The texts about wildcards without the word, each with the mark of one that is public.
 fn told(adjusted: &Adjusted) -> Vec<(bool, String)> {
-    adjusted.unasked_wildcards.iter().map(|one| (one.is_published, one.note.to_string())).collect()
+    let left_out = adjusted.left_out_wildcards.iter().map(|note| (false, note.to_string()));
+    left_out.chain(adjusted.public_wildcards.iter().map(|note| (true, note.to_string()))).collect()
 }
 
 /// Of an object, or of none where it has no name.

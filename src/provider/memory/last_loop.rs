@@ -15,9 +15,9 @@ use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::wildcard::UnaskedWildcard;
 
-/// A wildcard without the property is logged again if ExternalDNS did not send it for this many seconds.
+/// A wildcard without the property is logged again if ExternalDNS did not send it for this many seconds. ExternalDNS
+/// merges the endpoints of several objects, and may send the property in every other loop.
 const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,9 @@ pub(crate) struct LastLoop {
     pub(crate) endpoints: EndpointFingerprints,
     /// The endpoints without a service; `None` before the first adjustment.
     pub(crate) without_service: Option<WithoutService>,
-    pub(crate) wildcards: Wildcards,
+    /// Notes on the wildcards that no object asks for by `webhook/tunnel-wildcard`.
+    pub(crate) left_out_wildcards: Logged<LogLine>,
+    pub(crate) public_wildcards: Logged<LogLine>,
     /// Notes on endpoints that are left out, because another object has their hostname and path.
     pub(crate) left_out: Logged<LogLine>,
     pub(crate) alternations: Alternations,
@@ -37,16 +39,6 @@ pub(crate) struct LastLoop {
     pub(crate) request: LastRequest,
     /// The counts of the first loop are logged.
     is_first_logged: bool,
-}
-
-/// The wildcards that no object asks for by `webhook/tunnel-wildcard`. ExternalDNS merges the endpoints of several
-/// objects, and may send the property in every other loop, so a logged wildcard is not logged again.
-#[derive(Debug, Default)]
-pub(crate) struct Wildcards {
-    /// The wildcards of the last adjustment.
-    pub(crate) unasked: Vec<UnaskedWildcard>,
-    /// By hostname and `is_published`.
-    logged: Logged<(Box<str>, bool)>,
 }
 
 /// The result of the last request of changes.
@@ -104,7 +96,7 @@ impl LastLoop {
         without_service: WithoutService,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        let Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, .. } = adjusted;
+        let Adjusted { endpoints, intent_fingerprints, notes, left_out, .. } = adjusted;
         let mut lines = Vec::new();
         let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
@@ -127,7 +119,14 @@ impl LastLoop {
             line.value("hostname").is_some_and(|hostname| self.alternations.has(hostname))
         });
         lines.extend(new.into_iter().map(|line| (Level::Warn, line)));
-        lines.extend(self.wildcards.new_lines(unasked_wildcards, now));
+        for (level, logged, notes) in [
+            (Level::Info, &mut self.left_out_wildcards, &adjusted.left_out_wildcards),
+            (Level::Warn, &mut self.public_wildcards, &adjusted.public_wildcards),
+        ] {
+            let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
+            let new = logged.new_items(notes.iter().map(Note::line).collect(), now, &is_expected);
+            lines.extend(new.into_iter().map(|line| (level, line)));
+        }
         self.endpoints.note_sent(endpoints);
         lines
     }
@@ -142,44 +141,27 @@ impl LastRequest {
     }
 }
 
-impl Wildcards {
-    fn new_lines(&mut self, unasked: &[UnaskedWildcard], now: i64) -> Vec<(Level, LogLine)> {
-        self.unasked = unasked.to_vec();
-        let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
-        let new = self.logged.new_items(unasked.iter().map(key).collect(), now, &is_expected);
-        let new = unasked.iter().filter(|one| new.contains(&key(one)));
-        let level = |is_published| if is_published { Level::Warn } else { Level::Info };
-        new.map(|one| (level(one.is_published), one.note.line())).collect()
-    }
-
-    /// The time at which a wildcard of the last adjustment was logged.
-    pub(crate) fn since(&self, wildcard: &UnaskedWildcard) -> Option<i64> {
-        self.logged.all().find(|(one, _)| **one == key(wildcard)).map(|(_, logged_at)| logged_at)
-    }
-}
-
-fn key(UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> (Box<str>, bool) {
-    (note.hostname.clone(), *is_published)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
-        let (mut wildcards, note) = (Wildcards::default(), Note::about("*.example.com", "text".to_owned()));
-        let unasked = [UnaskedWildcard { note, is_published: true }];
-        for (now, is_sent, since) in [
-            (0, true, Some(0)),
-            (60, false, None),
-            (120, true, Some(0)),
-            (3_719, false, None),
-            (7_319, false, None),
-            (7_320, true, Some(7_320)),
+        let public_wildcards = vec![Note::about("*.example.com", "text".to_owned())];
+        let adjusted = Adjusted { public_wildcards, ..Adjusted::default() };
+        let mut last = LastLoop::default();
+        for (now, is_sent, is_logged) in [
+            (0, true, true),
+            (60, false, false),
+            (120, true, false),
+            (3_719, false, false),
+            (7_319, false, false),
+            (7_320, true, true),
         ] {
-            wildcards.new_lines(if is_sent { &unasked } else { &[] }, now);
-            assert_eq!(wildcards.since(&unasked[0]), since, "at {now}");
+            let sent = if is_sent { &adjusted } else { &Adjusted::default() };
+            let lines = last.note_sent(sent, WithoutService::default(), now);
+            assert_eq!(lines.len(), usize::from(is_logged), "at {now}");
+            assert_eq!(last.public_wildcards.all().count(), usize::from(is_sent), "at {now}");
         }
     }
 }
