@@ -2,7 +2,6 @@
 //! printed as soon as it is known, because a hundred zones take a minute.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::COMMAND_TIMEOUT;
 use super::finding::{Finding, FindingStatus};
@@ -29,9 +28,6 @@ use crate::reconcile::stamp::Stamp;
 /// A token that expires within this time causes a warning, because a new token may have to be requested.
 const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
 
-/// ExternalDNS's own default for `--interval`, to compute how many calls the loops make.
-const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);
-
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
 const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account (in some dashboards \
@@ -41,19 +37,10 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
-    let (calls, lacks_permission, claims_protection) = (0, false, false);
+    let (lacks_permission, claims_protection) = (false, false);
     let unconfigured = Vec::new();
-    let mut check = Check {
-        client,
-        clock,
-        deadline,
-        config,
-        tell,
-        calls,
-        lacks_permission,
-        claims_protection,
-        unconfigured,
-    };
+    let mut check =
+        Check { client, clock, deadline, config, tell, lacks_permission, claims_protection, unconfigured };
     for warning in &config.warnings {
         check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
@@ -75,8 +62,6 @@ struct Check<'a> {
     deadline: Deadline,
     config: &'a Config,
     tell: &'a mut dyn FnMut(Finding),
-    /// The number of calls that a loop without changes makes.
-    calls: usize,
     /// A call lacked a permission of [`TOKEN_FORM`].
     lacks_permission: bool,
     /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
@@ -174,7 +159,6 @@ impl Check<'_> {
                 "unset it to publish",
             );
         }
-        self.rate_limit();
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
@@ -241,7 +225,6 @@ impl Check<'_> {
 
     fn tunnel(&mut self, account: &AccountId, tunnel: &Tunnel) {
         let Tunnel { id, name, is_locally_managed, deleted: _ } = tunnel;
-        self.calls += 1;
         let configuration = self.client.configuration(account, id, self.deadline);
         let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_locally_managed);
         self.config_source(tunnel, told.unwrap_or(*is_locally_managed));
@@ -388,7 +371,6 @@ impl Check<'_> {
                 let own = stamps.iter().filter(is_own).count() - elsewhere;
                 self.claims_protection |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
                 owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
-                self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(FindingStatus::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
                 if elsewhere > 0 {
                     let found = format!(
@@ -398,10 +380,7 @@ impl Check<'_> {
                     self.note(FindingStatus::Warning, &what, found, SHARED_OWNER);
                 }
             }
-            Err(error) => {
-                self.calls += 1;
-                self.failed(&what, &error, DNS_EDIT);
-            }
+            Err(error) => self.failed(&what, &error, DNS_EDIT),
         }
     }
 
@@ -439,15 +418,12 @@ impl Check<'_> {
                 return self.note(missing, "Access", format!("{asks}{error}"), remedy);
             }
         }
-        // One call each for the team, the applications and the policies.
-        self.calls += 3 * usize::from(is_asked);
         self.policies(account);
         let OperatorSettings { access_guard, .. } = &self.config.provider.operator;
         let served = zones.iter().filter(|zone| {
             *access_guard && self.config.provider.includes_zone(zone) && is_of_account(zone, account)
         });
         for zone in served {
-            self.calls += 1;
             let what = format!("Access applications of {}", zone.name);
             match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
                 Ok(applications) => self.note(FindingStatus::Ok, &what, applications.len().to_string(), ""),
@@ -495,26 +471,5 @@ impl Check<'_> {
             format!("OWNER_ID={owner}{others}"),
             format!("start ExternalDNS with --txt-owner-id={owner} --registry=noop (or txt)"),
         );
-    }
-
-    fn rate_limit(&mut self) {
-        let loops = limits::RATE_WINDOW.as_secs().div_ceil(EXTERNAL_DNS_INTERVAL.as_secs());
-        let calls = self.calls;
-        let in_window = calls.saturating_mul(usize::try_from(loops).unwrap_or(usize::MAX));
-        let found = format!(
-            "a loop without changes makes {calls} calls; at --interval={}s that is {in_window} of the {} calls that Cloudflare \
-             allows in {} s",
-            EXTERNAL_DNS_INTERVAL.as_secs(),
-            limits::RATE_CALLS,
-            limits::RATE_WINDOW.as_secs()
-        );
-        let (status, remedy) = if in_window > limits::RATE_CALLS - limits::RATE_KEPT_FOR_OTHERS {
-            let remedy =
-                "raise ExternalDNS's --interval, or name fewer zones (DOMAIN_FILTER, ZONE_ID_FILTER)";
-            (FindingStatus::Warning, remedy)
-        } else {
-            (FindingStatus::Ok, "")
-        };
-        self.note(status, "rate limit", found, remedy);
     }
 }
