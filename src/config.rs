@@ -23,6 +23,7 @@ use crate::logging::Format;
 use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
 use crate::reconcile::OperatorSettings;
+use crate::reconcile::adopt::Adopt;
 
 #[derive(Debug)]
 pub struct Config {
@@ -96,7 +97,7 @@ impl Config {
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let Reader { mut mistakes, warnings, .. } = reader;
+        let Reader { mut mistakes, mut warnings, .. } = reader;
         let (
             Some((credentials, credential_variable, credential_file)),
             Some((base_url, proxy)),
@@ -108,6 +109,7 @@ impl Config {
             mistakes.extend(warnings);
             return Err(mistakes);
         };
+        warnings.extend(unusual(&provider));
         Ok(Self {
             client: ClientSettings { base_url, credentials, credential_file, roots, proxy },
             credential_variable,
@@ -120,6 +122,27 @@ impl Config {
             warnings,
         })
     }
+}
+
+/// Warnings of settings that are meant for a time or for few clusters.
+fn unusual(settings: &ProviderSettings) -> impl Iterator<Item = String> {
+    let OperatorSettings { adopt, publish_all, mass_deletion_limit, .. } = &settings.operator;
+    let all = [
+        (settings.dry_run, "DRY_RUN is set: writes are logged, but not done"),
+        (
+            *adopt != Adopt::default(),
+            "ADOPT is set: the foreign rules, records or applications that it names may be taken over; unset ADOPT once \
+             that is done",
+        ),
+        (
+            *publish_all,
+            "PUBLISH is all: an object that loses its annotations gets DEFAULT_SERVICE, also if one of them kept it out; \
+             choose the objects by ExternalDNS's own filters (--gateway-name, --label-filter, --annotation-filter, \
+             --ingress-class)",
+        ),
+        (*mass_deletion_limit == 0, "MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once"),
+    ];
+    all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, warning)| warning.to_owned())
 }
 
 /// Reads only the address of the health routes, so that a mistake in another setting does not matter.

@@ -151,14 +151,6 @@ impl Check<'_> {
         self.ownership(owners.as_deref());
         let found = "not tried, because a trial would change a record; the token needs Zone: DNS: Edit";
         self.note(FindingStatus::Untried, "writing", found, "");
-        if self.config.provider.dry_run {
-            self.note(
-                FindingStatus::Warning,
-                "DRY_RUN",
-                "is set: nothing will be written",
-                "unset it to publish",
-            );
-        }
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {

@@ -354,10 +354,12 @@ fn the_two_ports_are_not_one() {
 }
 
 #[test]
-fn a_setting_that_opens_more_than_usual_is_warned_of() {
+fn an_unusual_setting_is_warned_of() {
     for (variable, value, advice) in [
         ("SERVER_HOST", "0.0.0.0", "leave SERVER_HOST out, or let only ExternalDNS reach the port"),
-        ("ADOPT", "all", "unset ADOPT once that is done"),
+        ("DRY_RUN", "true", "writes are logged, but not done"),
+        ("ADOPT", "tunnel", "unset ADOPT once that is done"),
+        ("MASS_DELETION_LIMIT", "0", "may delete all hostnames at once"),
     ] {
         let config = read(&with(variable, value)).expect("it is possible");
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };

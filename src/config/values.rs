@@ -177,19 +177,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn adopt(&mut self) -> Adopt {
         let words: Vec<String> = self.list("ADOPT").into_iter().map(str::to_owned).collect();
-        let adopt = Adopt::parse(&words).unwrap_or_else(|word| {
+        Adopt::parse(&words).unwrap_or_else(|word| {
             let allowed = "allowed are tunnel, access, owner=<id> and all";
             self.mistake("ADOPT", format_args!("has {}: {allowed}", quoted(word)));
             Adopt::default()
-        });
-        if adopt.all {
-            self.warnings.push(
-                "ADOPT is all: foreign records and rules in the way of wanted endpoints are taken over; unset ADOPT once \
-                 that is done"
-                    .to_owned(),
-            );
-        }
-        adopt
+        })
     }
 
     pub(super) fn shared_services(&mut self) -> Vec<Service> {

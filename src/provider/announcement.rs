@@ -9,13 +9,11 @@ use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::resolution::{Resolved, SHOW_ZONES};
 use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::is_of_account;
-use crate::reconcile::adopt::Adopt;
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 
-/// Logs the managed tunnels and zones, and unusual settings.
+/// Logs the managed tunnels and zones.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
     announce_tunnels(resolved);
-    announce_modes(settings);
     match zones {
         Ok(zones) => announce_zones(zones, resolved, settings),
         Err(error) => warn!("the zones could not be read yet: {error}"),
@@ -36,26 +34,6 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
         warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
-    }
-}
-
-fn announce_modes(settings: &ProviderSettings) {
-    let OperatorSettings { adopt, publish_all, mass_deletion_limit, .. } = &settings.operator;
-    if settings.dry_run {
-        warn!("DRY_RUN is set: writes are logged, but not done");
-    }
-    if *adopt != Adopt::default() {
-        info!("ADOPT is set: the foreign rules, records or applications that it names may be taken over");
-    }
-    if *publish_all {
-        warn!(
-            "PUBLISH is all: an object that loses its annotations gets DEFAULT_SERVICE, also if one of them kept it out; \
-             choose the objects by ExternalDNS's own filters (--gateway-name, --label-filter, --annotation-filter, \
-             --ingress-class)"
-        );
-    }
-    if *mass_deletion_limit == 0 {
-        warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
     }
 }
 

@@ -230,7 +230,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             &[],
             ["ok", "token", "expires 2999-12-31T23:59:59Z", ""],
         ),
-        ("a dry run", |_| (), &[("DRY_RUN", "true")], ["warning", "DRY_RUN", "nothing", "unset"]),
+        ("a dry run", |_| (), &[("DRY_RUN", "true")], ["warning", "configuration", "DRY_RUN is set", ""]),
         (
             "what the configuration warns of",
             |_| (),
