@@ -87,16 +87,16 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<Unknown> {
         words.contains('_') && words.split('_').all(is_word)
     };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
-    let nearest = SETTINGS
+    let meant = SETTINGS
         .iter()
         .map(|setting| setting.variable)
         .find(has_its_words)
         .or_else(|| nearest(&folded, known, edits_max))
         .or_else(|| nearest(words, variables(), edits_max_of(words)));
     let is_restriction =
-        |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
+        |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == meant;
     let said = format!("{} is no setting", quoted(name));
-    match nearest {
+    match meant {
         Some(meant) if SETTINGS.iter().any(is_restriction) => {
             Some(Unknown::Mistake(format!("{said}; if {meant} is meant, rename it, otherwise remove it")))
         }

@@ -66,10 +66,11 @@ impl LastLoop {
     /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
     fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
         let mut last = None;
-        self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
-            if set_identifier.is_none() && last.replace(hostname) == Some(hostname) {
-                return false;
-            }
+        let counted =
+            self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
+                set_identifier.is_some() || last.replace(hostname) != Some(hostname)
+            });
+        counted.filter(|(Refusal { hostname, set_identifier, .. }, _)| {
             let endpoints = self.endpoints.of(hostname);
             let is_of = |endpoint: &&MarkedEndpoint| {
                 set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))

@@ -171,24 +171,24 @@ impl<'a> Ledger<'a> {
     /// request stays: another instance may be about to write the rule, or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(host))?;
-        let mut done = host.claims.clone();
-        done.digests.extend(&host.dangling);
-        let mut claims = done.clone();
+        let mut claims_if_all_written = host.claims.clone();
+        claims_if_all_written.digests.extend(&host.dangling);
+        let mut claims_now = claims_if_all_written.clone();
         let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
             let digest = planned.digest();
             match &planned.edit {
                 RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
                 RuleEdit::Put { .. } => {
-                    claims.digests.remove(&digest);
+                    claims_now.digests.remove(&digest);
                 }
                 RuleEdit::Delete { .. } => {
-                    claims.digests.insert(digest);
-                    claims.is_released = false;
+                    claims_now.digests.insert(digest);
+                    claims_now.is_released = false;
                 }
             }
         }
-        (claims != done).then_some((stamped, claims))
+        (claims_now != claims_if_all_written).then_some((stamped, claims_now))
     }
 }
 

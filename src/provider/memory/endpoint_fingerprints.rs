@@ -43,6 +43,10 @@ impl MarkedEndpoint {
         Self { hostname: fingerprint([&**dns_name]), path: fingerprint([&**set_identifier]) as u32, content }
     }
 
+    fn without_marks(self) -> Self {
+        Self { content: self.content & !BOTH, ..self }
+    }
+
     /// True if ExternalDNS asks for a change of the endpoint.
     pub(crate) fn differs(self) -> bool {
         self.content & BOTH != BOTH
@@ -94,8 +98,7 @@ impl EndpointFingerprints {
         self.marked.extend(endpoints.iter().map(|endpoint| MarkedEndpoint::of(endpoint, mark)));
         self.marked.sort_unstable();
         self.marked.dedup_by(|later, first| {
-            let is_same =
-                MarkedEndpoint { content: later.content & !BOTH | first.content & BOTH, ..*later } == *first;
+            let is_same = later.without_marks() == first.without_marks();
             first.content |= if is_same { later.content } else { 0 };
             is_same
         });

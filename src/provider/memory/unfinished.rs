@@ -79,9 +79,9 @@ impl TurnMemory {
     /// write the rest or delete the part. Without an undone hostname, the turn begins at the same position too, because
     /// ExternalDNS asks for completed hostnames no more.
     pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPosition>) {
-        let is_begun = (1..TRIES_MAX).contains(&self.tries);
-        self.tries = if is_left && is_begun { self.tries + 1 } else { 0 };
-        if is_left && !is_begun && next.is_some() {
+        let repeats_turn = is_left && (1..TRIES_MAX).contains(&self.tries);
+        self.tries = if repeats_turn { self.tries + 1 } else { 0 };
+        if is_left && !repeats_turn && next.is_some() {
             self.start = next.cloned();
         }
     }
