@@ -1,5 +1,9 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
+//!
+//! `Execution` alone sends: in this file it goes through stages and targets, in `documents.rs` it writes the document of
+//! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
+//! and refused; neither of the two sends anything.
 
 mod documents;
 mod halving;
@@ -196,7 +200,7 @@ impl<'a> Execution<'a> {
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
     fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let size = self.memory.targets.of(target.id()).group_size;
+        let size = self.memory.targets.of(target.id()).hostnames_max;
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
@@ -216,7 +220,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(target, &mut halving, &sent);
-            self.memory.targets.of(target.id()).group_size = halving.group_size;
+            self.memory.targets.of(target.id()).hostnames_max = halving.hostnames_max;
             if let Err(stop) = group {
                 break stop;
             }

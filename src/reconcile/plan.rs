@@ -64,21 +64,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
         }
     }
-    // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
-    let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
-    let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
-    let (refused, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
-    for (position, outcome) in deletions {
-        if refused.contains(&position.hostname) {
-            let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
-            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
-            plan.add(outcome.without_plan([refusal]));
-        } else if outcome.plan.is_none() {
-            plan.add(outcome);
-        } else {
-            candidates.push((position, TurnCandidate::Planned(outcome.into())));
-        }
-    }
+    candidates.extend(plan.without_mass_deletion(deletions, snapshot));
     candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let is_before =
         |(position, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| position < start);
@@ -99,6 +85,31 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
 }
 
 impl Plan {
+    /// The planned deletions that are no mass deletion. Mass deletion is judged over the deletions of all hostnames, not
+    /// only of this turn, so they are planned before the turn begins.
+    fn without_mass_deletion(
+        &mut self,
+        deletions: Vec<(TurnPosition, HostOutcome)>,
+        snapshot: &Snapshot,
+    ) -> Vec<(TurnPosition, TurnCandidate)> {
+        let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
+        let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
+        let (refused, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
+        let mut allowed = Vec::new();
+        for (position, outcome) in deletions {
+            if refused.contains(&position.hostname) {
+                let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
+                let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
+                self.add(outcome.without_plan([refusal]));
+            } else if outcome.plan.is_none() {
+                self.add(outcome);
+            } else {
+                allowed.push((position, TurnCandidate::Planned(outcome.into())));
+            }
+        }
+        allowed
+    }
+
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,

@@ -28,8 +28,8 @@ pub(super) struct Halving<'a> {
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    /// In a search, the maximum number of hostnames in the next group; zero for a single piece.
-    pub(super) group_size: Option<usize>,
+    /// The maximum number of hostnames in the next group; zero for a single piece of a hostname, `None` before a search.
+    pub(super) hostnames_max: Option<usize>,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
     /// The number of consecutive proxy pages for single pieces.
@@ -37,24 +37,24 @@ pub(super) struct Halving<'a> {
 }
 
 impl<'a> Halving<'a> {
-    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `group_size`
+    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `hostnames_max`
     /// is the size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        group_size: Option<usize>,
+        hostnames_max: Option<usize>,
         time_left: Duration,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
-            match group_size {
+            match hostnames_max {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
                 Some(0) => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (group_size.is_some() || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search, interceptions: 0 }
+        let time_left_at_search = (hostnames_max.is_some() || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), hostnames_max, time_left_at_search, interceptions: 0 }
     }
 
     /// True during a search for bad pieces.
@@ -80,7 +80,7 @@ impl<'a> Halving<'a> {
     /// The next group; empty at the end. A group of several hostnames has at most this many operations.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
-        let fitting = self.queue.iter().take(self.group_size.unwrap_or(usize::MAX)).take_while(|pieces| {
+        let fitting = self.queue.iter().take(self.hostnames_max.unwrap_or(usize::MAX)).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
@@ -95,7 +95,7 @@ impl<'a> Halving<'a> {
     /// Notes that the sent group was written.
     pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.group_size = self.group_size.map(|hostnames| hostnames.saturating_mul(2).max(1));
+        self.hostnames_max = self.hostnames_max.map(|hostnames| hostnames.saturating_mul(2).max(1));
         self.interceptions = 0;
     }
 
@@ -114,9 +114,9 @@ impl<'a> Halving<'a> {
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.group_size = Some(0);
+                self.hostnames_max = Some(0);
             }
-            _ => self.group_size = Some(group.len() / 2),
+            _ => self.hostnames_max = Some(group.len() / 2),
         }
         self.queue.splice(..0, group);
         None

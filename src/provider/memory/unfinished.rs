@@ -21,7 +21,7 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
     /// In a search for bad pieces, the maximum number of hostnames in the next group; zero for a single piece.
-    pub(crate) group_size: Option<usize>,
+    pub(crate) hostnames_max: Option<usize>,
     /// The last write failed, whatever its content.
     pub(crate) is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
@@ -103,19 +103,19 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (TargetMemories::default(), now());
-        targets.of("a").group_size = Some(25);
+        targets.of("a").hostnames_max = Some(25);
         targets.of("a").is_failing = true;
         targets.of("a").pause_edits(no(), now);
         targets.of("b").is_failing = true;
-        assert_eq!((targets.of("a").group_size, targets.is_failing("a")), (Some(25), true));
-        assert_eq!((targets.of("b").group_size, targets.is_failing("b")), (None, true));
+        assert_eq!((targets.of("a").hostnames_max, targets.is_failing("a")), (Some(25), true));
+        assert_eq!((targets.of("b").hostnames_max, targets.is_failing("b")), (None, true));
         assert_eq!(
             (targets.of("a").paused_edits(now), targets.of("b").paused_edits(now)),
             (Some(no()), None)
         );
         assert_eq!(targets.of("a").paused_edits(now + EDIT_PAUSES.0), None);
         targets.forget("a");
-        assert_eq!((targets.of("a").group_size, targets.is_failing("a")), (None, false));
+        assert_eq!((targets.of("a").hostnames_max, targets.is_failing("a")), (None, false));
         assert_eq!(targets.of("a").paused_edits(now), None);
     }
 

@@ -34,7 +34,7 @@ impl<'a> HostProtection<'a> {
             let rule = rules.filter(|rule| is_open(rule)).find(|open| {
                 let is_own = own.has(tunnel, open);
                 let mut logins = protection.only_logins(open.path(), from);
-                logins.any(|login| !in_time.iter().any(|ours| is_answered_by(ours, (open, is_own), login)))
+                logins.any(|login| !in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login)))
             })?;
             Some(Reason::OpenRuleInTunnel { visitors: name.as_str().into(), rule: rule.described().into() })
         })
@@ -65,7 +65,8 @@ impl<'a> HostProtection<'a> {
 /// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is ours.
 fn is_answered_by(
     Publication { hostname, rule, wanted_access, .. }: &Publication,
-    (open, is_own): (&Rule, bool),
+    open: &Rule,
+    is_own: bool,
     closed: &Rule,
 ) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);

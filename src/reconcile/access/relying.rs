@@ -40,7 +40,8 @@ pub(super) fn first_relying(
     })
 }
 
-/// A name under the place of an application.
+/// A name under the place of an application. An *opener* is the endpoint that opens the place or a path of it; a rule
+/// *relies* on the application if it would be open without it, and no endpoint asks for that.
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
@@ -111,10 +112,10 @@ impl NameUnder<'_> {
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
         let key = || RuleKey::of(self.name(), rule.path());
-        let goes = || rule.requires_access() && self.requests.withdrawn.contains(&key());
+        let is_withdrawn = || rule.requires_access() && self.requests.withdrawn.contains(&key());
         !requires_another(rule, self.application)
             && !self.is_to_be_open(tunnel, rule)
-            && !goes()
+            && !is_withdrawn()
             && !self.is_covered(rule.path())
     }
 

@@ -93,23 +93,7 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
-            let properties = access_properties(rule, protection).properties;
-            let has_application = protection.application_made_for(path.as_deref()).is_some();
-            // The login of a wider place is asked for there, unless the object of that place is gone.
-            let relies = !has_application && properties.is_empty() && rule.requires_access();
-            let wider = relies.then(|| protection.first_own_covering(path.as_deref())).flatten();
-            let wider = wider.filter(|own| unneeded::is_outlived(*own, snapshot));
-            let is_kept = has_application || wider.is_some();
-            if properties.is_empty() && (!is_kept || snapshot.operator().access_guard) {
-                continue;
-            }
-            endpoint.provider_specific.extend(properties);
-            endpoint.provider_specific.sort_unstable();
-            let name = wider.map(|own| format!(" (the Access application {:?})", own.application.name));
-            let gone = if protection.refuses_every_visitor(rule) { CUT_OFF } else { "" };
-            let text =
-                format!("has a login that no object asks for{}{gone}{REMEDY}", name.unwrap_or_default());
-            notes.push((Note::of(endpoint, text), wider.map(|own| own.place.clone())));
+            notes.extend(keep_login(endpoint, rule, protection));
         } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));
         } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
@@ -119,6 +103,31 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
     // An application is created a loop before its place is published.
     notes.retain(|(_, wider)| wider.as_ref().is_none_or(|place| !has_endpoint(endpoints, place)));
     notes.into_iter().map(|(note, _)| note).collect()
+}
+
+/// Gives an endpoint without Access properties those of its protected rule. Returns a note, and the wider place whose
+/// login protects the rule although no endpoint may ask for that place any more.
+fn keep_login(
+    endpoint: &mut Endpoint,
+    rule: &Rule,
+    protection: HostProtection<'_>,
+) -> Option<(Note, Option<Place>)> {
+    let properties = access_properties(rule, protection).properties;
+    let has_application = protection.application_made_for(rule.path()).is_some();
+    // The login of a wider place is asked for there, unless the object of that place is gone.
+    let relies = !has_application && properties.is_empty() && rule.requires_access();
+    let wider = relies.then(|| protection.first_own_covering(rule.path())).flatten();
+    let wider = wider.filter(|own| unneeded::is_outlived(*own, protection.snapshot));
+    let is_kept = has_application || wider.is_some();
+    if properties.is_empty() && (!is_kept || protection.snapshot.operator().access_guard) {
+        return None;
+    }
+    endpoint.provider_specific.extend(properties);
+    endpoint.provider_specific.sort_unstable();
+    let name = wider.map(|own| format!(" (the Access application {:?})", own.application.name));
+    let gone = if protection.refuses_every_visitor(rule) { CUT_OFF } else { "" };
+    let text = format!("has a login that no object asks for{}{gone}{REMEDY}", name.unwrap_or_default());
+    Some((Note::of(endpoint, text), wider.map(|own| own.place.clone())))
 }
 
 const CUT_OFF: &str = ", and its Access application is gone, so that all visitors are refused";

@@ -56,17 +56,17 @@ pub(super) fn decide<'a, 'w>(
 ) -> Decision<'a, 'w> {
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let mut settled = settle(&host, &mut wanted, withdrawals);
+    let before = host;
+    let mut host = refuse_until_stable(&before, &mut wanted, withdrawals);
     let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     // A rule that waits for its application may refuse further endpoints. A dry run writes nothing, so no rule waits.
-    if !application_writes.is_empty() && !host.is_dry_run() {
+    if !application_writes.is_empty() && !before.is_dry_run() {
         for one in &mut wanted {
             let Some(write) = one.first_write() else { continue };
             one.publication = Err(Reason::WaitsForApplication(write.place.clone()));
         }
-        settled = settle(&host, &mut wanted, withdrawals);
+        host = refuse_until_stable(&before, &mut wanted, withdrawals);
     }
-    let host = settled;
     let refused =
         wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
@@ -79,10 +79,14 @@ pub(super) fn decide<'a, 'w>(
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
 /// everything that is taken over for the others.
-fn settle<'a>(host: &Host<'a>, wanted: &mut [Wanted<Gated>], withdrawals: &Withdrawn) -> Host<'a> {
+fn refuse_until_stable<'a>(
+    before: &Host<'a>,
+    wanted: &mut [Wanted<Gated>],
+    withdrawals: &Withdrawn,
+) -> Host<'a> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(host.clone(), &accepted_of(wanted));
+        let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
         let found = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
         if found.is_empty() {
             return host;
