@@ -400,8 +400,8 @@ impl fmt::Display for Reason {
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "this write ({what}) is undone each time: if another program or a change by hand undoes it, let one \
-                 program write the value; if Cloudflare does not store a default, leave the option out"
+                "this write ({what}) is undone each time: if another instance has this OWNER_ID, give each one its own; if \
+                 another program undoes it, let one write it; if Cloudflare drops a default, leave the option out"
             ),
         };
         written?;

@@ -78,6 +78,20 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     assert_eq!(account.state(), SharedAccount::new().state());
 }
 
+/// Two clusters with the same owner and the same tunnel: each instance takes the hostname of the other for one that its
+/// cluster no longer has.
+#[test]
+fn two_instances_with_the_same_owner_that_undo_each_others_writes_are_told_of_the_owner() {
+    let harness = Harness::new();
+    let (first, second) = (harness.start(), harness.start());
+    for _ in 0..8 {
+        let _ = first.external_dns().run_loop(&[published("a.example.com", "http://a:80")]);
+        let _ = second.external_dns().run_loop(&[published("b.example.com", "http://b:80")]);
+    }
+    let told = harness.log.lines_with(&["undone each time"]);
+    assert!(!told.is_empty() && told.iter().all(|line| line.contains("OWNER_ID")), "{told:?}");
+}
+
 /// Only the code 1002 says that there is no such tunnel. The token may well be valid for everything else.
 #[test]
 fn a_tunnel_of_another_instance_that_cannot_be_looked_up_is_left_alone_and_stops_nothing() {
