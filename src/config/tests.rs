@@ -214,7 +214,7 @@ fn a_mistake_or_a_warning_never_shows_a_secret() {
 #[test]
 fn a_setting_with_the_token_in_it_is_a_mistake() {
     let token = "a-token-of-forty-characters-as-they-have";
-    let within = &format!("http://{token}.test");
+    let within = &format!("{token}.test");
     for (variable, value) in [
         ("OWNER_ID", token),
         ("CF_TUNNEL_ID", token),
@@ -246,6 +246,7 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
         ("ORIGIN_PROXY_PORT", "65536", "65535"),
         ("ORIGIN_NO_TLS_VERIFY", "yes", "true and false"),
         ("ORIGIN_HTTP_HOST_HEADER", "two words", "without blanks"),
+        ("ORIGIN_SERVER_NAME", "https://app.example.com", "a host, without https://"),
         ("ORIGIN_CA_POOL", "/etc\u{7}/ca.pem", "without control"),
         ("ORIGIN_CA_POOL", "ca.pem", "absolute paths such as /etc/ca.pem"),
         ("ORIGIN_PROXY_TYPE", "http", "socks"),

@@ -87,7 +87,7 @@ enum OptionKind {
     Text,
     /// The absolute path of a file.
     Path,
-    /// A text for a header or a TLS extension.
+    /// A host, in a header or a TLS extension. Go sends an empty `Host` in place of a URL.
     HostText,
     ProxyType,
     /// The rules of a `socks-proxy` service, which limit the addresses and ports that clients reach.
@@ -199,8 +199,8 @@ impl OptionKind {
             Self::Text | Self::HostText if text.chars().any(char::is_control) => {
                 Err(format!("is {text:?}; allowed is a text without control characters"))
             }
-            Self::HostText if text.chars().any(char::is_whitespace) => {
-                Err(format!("is {text:?}; allowed is a text without blanks"))
+            Self::HostText if text.contains(|one: char| one == '/' || one.is_whitespace()) => {
+                Err(format!("is {text:?}; allowed is a host, without https:// and without blanks"))
             }
             Self::ProxyType if text != "socks" => Err(format!("is {text:?}; allowed is socks")),
             Self::Text | Self::HostText | Self::ProxyType => Ok(Value::from(text)),
@@ -294,7 +294,7 @@ mod tests {
                 "number up to 2,147,483,647" => ("2147483647", "2147483648"),
                 "port" => ("65535", "65536"),
                 "text" => ("a b", "a\nb"),
-                "text without blanks" => ("ab", "a b"),
+                "host without `https://`" => ("a.test:80", "https://a.test"),
                 "a [listed file](#files-with-authorities)" => ("/a b", "/a\nb"),
                 "`socks`" => ("socks", "http"),
                 "JSON, see below" => (r#"[{"prefix":"::/0","allow":true}]"#, "::/0"),

@@ -300,7 +300,9 @@ mod tests {
             ("webhook/origin-no-tls-verify", "0"),
             ("webhook/origin-http-host-header", "a\nb"),
             ("webhook/origin-http-host-header", "a\r\nb"),
+            ("webhook/origin-http-host-header", "https://app.example.com"),
             ("webhook/origin-server-name", "a b"),
+            ("webhook/origin-server-name", "app.example.com/"),
         ] {
             let refused =
                 read_one(name, value).map_err(|bad| bad.into_iter().map(|mistake| mistake.subject).collect());
