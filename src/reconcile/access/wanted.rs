@@ -51,7 +51,7 @@ pub enum NamedPolicy {
 }
 
 const EMPTY: &str = "an entry of the list is empty; none stands alone";
-const OPEN_AMONG_OTHERS: &str = "it combines none with policies; use one or the other";
+const OPEN_STANDS_ALONE: &str = "none stands alone and in lower case; write none, or only policies";
 const TWICE: &str = "it names a policy twice";
 const TOO_MANY: &str = "it names more than 20 policies";
 
@@ -64,7 +64,7 @@ pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
     match &*names {
         [OPEN] => return Ok(None),
         names if names.iter().any(|name| name.is_empty()) => return Err(EMPTY),
-        names if names.contains(&OPEN) => return Err(OPEN_AMONG_OTHERS),
+        names if names.iter().any(|name| name.eq_ignore_ascii_case(OPEN)) => return Err(OPEN_STANDS_ALONE),
         names if names.len() > POLICIES_MAX => return Err(TOO_MANY),
         _ => {}
     }
@@ -224,7 +224,9 @@ mod tests {
         assert_eq!(names(" a , b "), Ok(Some(vec!["a", "b"])));
         assert_eq!(names(""), Err(EMPTY));
         assert_eq!(names("a,,b"), Err(EMPTY));
-        assert_eq!(names(&format!("a,{OPEN}")), Err(OPEN_AMONG_OTHERS));
+        for text in ["a,none", "None", "NONE", "a, None"] {
+            assert_eq!(names(text), Err(OPEN_STANDS_ALONE), "{text}");
+        }
         let many = |count: usize| vec!["a"; count].join(",");
         assert!(names(&many(POLICIES_MAX)).is_ok());
         assert_eq!(names(&many(POLICIES_MAX + 1)), Err(TOO_MANY));

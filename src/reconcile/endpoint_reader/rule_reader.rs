@@ -129,6 +129,9 @@ impl RuleReader<'_, '_> {
             }
             return Ok(None);
         }
+        if text.eq_ignore_ascii_case(RECORD_ONLY) {
+            return Err(self.cannot_read(subject, &text, &"write none in lower case"));
+        }
         let service = Service::parse(&text).map_err(|error| {
             let is_unfilled = text.contains(['{', '}']);
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })

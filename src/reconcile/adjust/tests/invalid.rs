@@ -21,6 +21,7 @@ fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
         ("an unknown tunnel", vec![("webhook/tunnel", "nowhere"), service], "configured: home, office"),
         ("a misspelled property", vec![service, ("webhook/tunnel-sevrice", "http://x")], "did you mean"),
         ("access that is half said", vec![("webhook/access-required", "true"), service], "aud-tag"),
+        ("none with a capital", vec![("webhook/tunnel-service", "None")], "write none in lower case"),
         ("an empty service", vec![("webhook/tunnel-service", "")], "is missing"),
         ("no service at all", vec![("webhook/tunnel", "home")], "tunnel-service is missing"),
         ("an option alone", vec![("webhook/origin-no-tls-verify", "true")], "tunnel-service is missing"),
