@@ -122,7 +122,7 @@ pub fn meaning(name: &str) -> Meaning {
     let has_own_word = |spelling: &String| {
         let bare = without_prefix(spelling);
         bare.is_some_and(|bare| {
-            let mut words = bare.split(['-', '.']);
+            let mut words = bare.split('-');
             OWN_WORDS.into_iter().any(|word| bare.contains(word))
                 || words.any(|word| LOGIN_WORDS.contains(&word))
         })
@@ -161,22 +161,24 @@ fn without_prefix(spelling: &str) -> Option<&str> {
     spelling.strip_prefix("webhook")?.strip_prefix(['/', '-'])
 }
 
-/// The whole name and the part after its last slash, each with and without a group, in lower case and with dashes only.
-/// A text that is too long is omitted, because no property of ours has such a name.
+/// The whole name and the part after its last slash, each with and then without a group, in lower case and with dashes
+/// only. The whole comes first, because an apparent group may be the end of a property's name. A text that is too long is
+/// omitted, because no property of ours has such a name.
 fn spellings(name: &str) -> Vec<String> {
     let part = name.rsplit('/').next().unwrap_or(name);
     let without_group = |text: &'_ str| {
         let dots = text.match_indices('.').map(|(dot, _)| dot).take(DOTS_MAX);
-        dots.chain([text.len()]).filter_map(|end| text.get(..end)).map(str::to_owned).collect::<Vec<_>>()
+        let ends = [text.len()].into_iter().chain(dots);
+        ends.filter_map(|end| text.get(..end)).map(str::to_owned).collect::<Vec<_>>()
     };
     let texts = [name, part].into_iter().flat_map(without_group);
     let texts = texts.filter(|text| text.len() <= limits::PROPERTY_NAME_MAX_BYTES);
     texts.map(|text| folded(&text)).collect()
 }
 
-/// The text in lower case, with dashes in place of underscores and blanks.
+/// The text in lower case, with dashes in place of dots, underscores and blanks.
 fn folded(text: &str) -> String {
-    text.trim().to_ascii_lowercase().replace(['_', ' '], "-")
+    text.trim().to_ascii_lowercase().replace(['.', '_', ' '], "-")
 }
 
 #[cfg(test)]
@@ -209,6 +211,10 @@ mod tests {
             ("external-dns.kubernetes.io/webhook-tunnel", TUNNEL),
             ("external-dns.alpha.kubernetes.io/webhook-tunnel-path-prefix.api", TUNNEL_PATH_PREFIX),
             ("webhook/tunnel/path-prefix", TUNNEL_PATH_PREFIX),
+            ("webhook/tunnel.path-prefix", TUNNEL_PATH_PREFIX),
+            ("webhook/tunnel.path.prefix", TUNNEL_PATH_PREFIX),
+            ("webhook/tunnel.service", TUNNEL_SERVICE),
+            ("external-dns.kubernetes.io/webhook-tunnel.service", TUNNEL_SERVICE),
             ("webhook-path", TUNNEL_PATH),
             ("webhook/acess-policy", ACCESS_POLICY),
             ("webhook/policy", ACCESS_POLICY),
