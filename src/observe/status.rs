@@ -31,7 +31,7 @@ pub struct Status {
     /// Hostnames whose refusals all wait for another step, and hostnames that wait for the next request or were in no
     /// request.
     pub waiting: usize,
-    /// Hostnames that were sent without a service.
+    /// Endpoints that were sent without a service and without `webhook/tunnel: "false"`.
     pub without_service: usize,
     pub rows: Vec<Row>,
     /// The number of rows that were left out.
