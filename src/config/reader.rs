@@ -242,6 +242,10 @@ impl<'a> Reader<'a> {
     pub(super) fn secret(&mut self, variable: &str, given: &str) -> Option<(Secret, Option<PathBuf>)> {
         let path = if variable.ends_with("_FILE") { Some(given) } else { given.strip_prefix("file:") };
         let Some(path) = path else {
+            if given.starts_with('/') {
+                self.mistake(variable, "is a path: write file: before it");
+                return None;
+            }
             let secret = Secret::parse(given).map_err(|error| self.mistake(variable, error)).ok()?;
             return Some((secret, None));
         };

@@ -416,6 +416,7 @@ fn credentials_are_given_once_and_a_key_with_its_address() {
             &[("CF_API_TOKEN", "file:/nowhere")],
             "CF_API_TOKEN names the file \"/nowhere\", which cannot be read",
         ),
+        (&[("CF_API_TOKEN", "/run/token")], "CF_API_TOKEN is a path: write file: before it"),
         // What has no slash may be the token.
         (
             &[("CF_API_TOKEN", "file:a")],
