@@ -126,8 +126,8 @@ fn url(text: &str) -> Result<String, String> {
     )?;
     let scheme = SCHEMES.into_iter().find(|known| known.eq_ignore_ascii_case(scheme)).ok_or_else(|| {
         format!(
-            "the scheme {:?} is not one of {}: cloudflared would carry it as plain TCP; write tcp:// where that is \
-             meant",
+            "the scheme {:?} is not one of {}: cloudflared would carry it as plain TCP; write http:// for HTTP, \
+             https:// with webhook/origin-http2-origin for HTTP/2, or tcp:// for TCP; UDP is not possible",
             scheme.to_ascii_lowercase(),
             SCHEMES.join(", ")
         )
@@ -268,6 +268,8 @@ mod tests {
             ("%zz://x", "needs a scheme"),
             ("UNIX:/run/app.sock", "needs a scheme"),
             ("ftp://x", "the scheme \"ftp\""),
+            ("h2c://x:80", "https:// with webhook/origin-http2-origin for HTTP/2"),
+            ("udp://x:53", "tcp:// for TCP; UDP is not possible"),
             ("http://", "no host after"),
             ("http:///", "no host after"),
             ("http://:80", "no host after"),
