@@ -167,7 +167,8 @@ pub enum Reason {
     Failed(String),
     /// The application of this place is written first.
     WaitsForApplication(Place),
-    /// The endpoint asks to be open. The application of this id is deleted once no rule asks for its tokens.
+    /// The endpoint asks to be open, and a later request finishes that: rules still accept the tokens of the application
+    /// with this id, or another application of ours is over the place too.
     WaitsForAccessCheck(Box<str>),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),

@@ -80,8 +80,9 @@ pub(in crate::reconcile) enum AccessStep {
     Opening {
         /// The deletion of an application whose token no rule asks for.
         deletion: Option<ApplicationWrite>,
-        /// The application that a later request deletes.
-        deleted_later: Option<Box<str>>,
+        /// An application over the place, if a later request has to finish the opening: rules still accept its tokens, or
+        /// another application of ours is over the place too.
+        waits_for: Option<Box<str>>,
     },
 }
 

@@ -48,14 +48,14 @@ pub(super) fn opened(
         return Err(Reason::Waiting(problem.to_string()));
     }
     let Some(first) = covering.first() else {
-        return Ok(AccessStep::Opening { deletion: None, deleted_later: None });
+        return Ok(AccessStep::Opening { deletion: None, waits_for: None });
     };
     let is_accepted = context.snapshot.is_accepted(first.application);
     let deletion = (!is_accepted).then(|| ApplicationWrite::delete(*first));
     deletion.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
     let is_last = deletion.is_some() && covering.len() == 1;
-    let deleted_later = (!is_last).then(|| first.application.id.clone());
-    Ok(AccessStep::Opening { deletion, deleted_later })
+    let waits_for = (!is_last).then(|| first.application.id.clone());
+    Ok(AccessStep::Opening { deletion, waits_for })
 }
 
 /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The

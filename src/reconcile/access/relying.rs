@@ -36,7 +36,7 @@ pub(super) fn first_relying(
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, opener, path, opens_place, requests }.first_relying()
+        NameUnder { protection, application, opener, path, opens_place, requests }.first_open()
     })
 }
 
@@ -55,12 +55,13 @@ struct NameUnder<'a> {
 
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
-    fn first_relying(&self) -> Option<String> {
+    fn first_open(&self) -> Option<String> {
         if self.is_covered(self.path) {
             return None;
         }
         let snapshot = self.protection.snapshot;
-        let behind = if self.is_alone() { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
+        let behind =
+            if self.is_only_application() { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
         let records = snapshot.answering(self.name()).iter().chain(behind);
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.
@@ -98,14 +99,16 @@ impl NameUnder<'_> {
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
     /// other application protects the name.
-    fn is_alone(&self) -> bool {
+    fn is_only_application(&self) -> bool {
         !self.opens_place && self.protection.fully_covering(self.path).len() == 1
     }
 
     /// True if no later rule receives requests of the place.
     fn is_last(&self, rule: &Rule) -> bool {
-        let is_of_name = rule.folded_hostname() == self.name();
-        is_of_name || !requires_another(rule, self.application) || !self.is_alone()
+        // Without another application, a wider rule that requires another token may lose its Access check.
+        let may_lose_check =
+            rule.folded_hostname() != self.name() && requires_another(rule, self.application);
+        !(may_lose_check && self.is_only_application())
     }
 
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.

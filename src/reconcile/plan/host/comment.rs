@@ -33,8 +33,9 @@ fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Op
 
 const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it has room for this rule once their digests are removed";
 
-/// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
-pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
+/// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules. A
+/// withdrawn record alone is no longer claimed.
+pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     let protection = HostProtection::of(&host.hostname, host.snapshot());
     claims.is_protected = protection.needs_mark(claims.is_protected);
@@ -59,7 +60,7 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 /// The reason if the comment has no room for the claims of the `accepted` endpoints beside those of the stamp.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
     let comments = comments(host, accepted);
-    let mut claims = claims_with(host, accepted, &[]);
+    let mut claims = claims_during(host, accepted, &[]);
     if comments.has_room(&claims) {
         return None;
     }

@@ -120,9 +120,9 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
             one.set_identifier, foreign.name
         )));
     }
-    let AccessStep::Opening { deletion, deleted_later } = gated.access_step() else { return };
+    let AccessStep::Opening { deletion, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletion.clone());
-    let waits = deleted_later.clone().map(Reason::WaitsForAccessCheck);
+    let waits = waits_for.clone().map(Reason::WaitsForAccessCheck);
     outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
     outcome.notes.push(note(format!(
         "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops",
@@ -164,26 +164,17 @@ fn refused_now(
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
 ) -> Vec<(usize, Reason)> {
-    let possible = accepted_of(wanted);
-    let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
-    let is_whole = keeps_whole || possible.iter().any(|gated| gated.path().is_none());
-    let left_behind = left_behind_by(host, &possible, is_whole);
-    let Some(tunnel) = tunnel_for(host, &possible, withdrawn, left_behind.is_some()) else {
-        return Vec::new();
-    };
-    let protection = HostProtection::of(&host.hostname, host.snapshot());
-    let open_rule = protection.open_rule_in(&tunnel, &possible);
-    let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
-    let open = possible.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
-    let without_login = withdrawn.iter().copied().chain(open).collect();
-    let intended = Intended { tunnel, left_behind, open_rule, without_login };
-    let refused = refused_by_object(wanted);
+    let accepted = accepted_of(wanted);
+    let Some(intended) = intended(host, &accepted, withdrawn) else { return Vec::new() };
+    let refused_before = refused_by_object(wanted);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     for (index, one) in wanted.iter().enumerate() {
         let Ok(gated) = &one.publication else { continue };
-        let refused = || refused.get(&one.resource.as_deref());
-        let beside = || refused_beside(refused()?, one).filter(|_| !renews_login(host, gated));
+        let beside = || {
+            let refused = refused_before.get(&one.resource.as_deref())?;
+            refused_beside(refused, one).filter(|_| !renews_login(host, gated))
+        };
         let same_digest = || Some(obstacle::digest_taken_by(&intended.tunnel, *taken.get(&gated.digest()?)?));
         match obstacle::obstacle(host, &intended, gated).or_else(beside).or_else(same_digest) {
             Some(reason) => found.push((index, reason)),
@@ -191,7 +182,7 @@ fn refused_now(
         }
     }
     if found.is_empty()
-        && let Some(reason) = comment::lack_of_room(host, &possible)
+        && let Some(reason) = comment::lack_of_room(host, &accepted)
     {
         let is_new = |one: &Wanted<Gated>| {
             one.publication.as_ref().is_ok_and(|gated| !comment::claims_already(host, gated))
@@ -200,6 +191,23 @@ fn refused_now(
         found.extend(new.map(|(index, _)| (index, reason.clone())));
     }
     found
+}
+
+/// What the request would make of the hostname with the `accepted` endpoints; `None` without any.
+fn intended<'h>(
+    host: &'h Host<'_>,
+    accepted: &[&'h Gated],
+    withdrawn: &[Option<&'h str>],
+) -> Option<Intended<'h>> {
+    let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
+    let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
+    let left_behind = left_behind_by(host, accepted, is_whole);
+    let tunnel = tunnel_for(host, accepted, withdrawn, left_behind.is_some())?;
+    let open_rule = HostProtection::of(&host.hostname, host.snapshot()).open_rule_in(&tunnel, accepted);
+    let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
+    let open = accepted.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
+    let without_login = withdrawn.iter().copied().chain(open).collect();
+    Some(Intended { tunnel, left_behind, open_rule, without_login })
 }
 
 /// The refused endpoints, by object.

@@ -29,8 +29,8 @@ pub(in crate::reconcile::plan) fn plan_host(
         return HostOutcome::refused(mistakes(name, &request).collect());
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
-    let wanted = judged(wanted, context);
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
+    let wanted = judged(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         return refused(Reason::Waiting(problem.into()));

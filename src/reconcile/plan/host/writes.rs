@@ -33,6 +33,15 @@ enum Repoint {
     Later,
 }
 
+/// What becomes of the hostname's records in this request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RecordFate {
+    Kept,
+    /// The records stay for a foreign rule that visitors reach by them, and are ours no longer.
+    Released,
+    Deleted,
+}
+
 /// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
 /// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
 struct Change<'a, 'w> {
@@ -90,7 +99,7 @@ pub(super) fn planned_writes(
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
     let accepted = decision.accepted();
-    let claims_during = comment::claims_with(host, &accepted, withdrawn);
+    let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
     let is_withdrawal = accepted.is_empty() && withdraws_all(decision, &claims_during, &dangling);
     let change = Change::of(decision, &accepted, is_withdrawal);
@@ -103,17 +112,26 @@ pub(super) fn planned_writes(
     // Another instance may be about to write the rule of such a digest.
     let keeps_dangling = !dangling.is_empty() && !host.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let is_released = claims_during.is_released || is_withdrawal && !keeps_dangling;
+    let only_hides_wildcard = hides_wildcard(host);
+    let fate = if keeps_dangling {
+        RecordFate::Kept
+    } else if accepted.is_empty() && only_hides_wildcard {
+        RecordFate::Deleted
+    } else if !is_withdrawal {
+        RecordFate::Kept
+    } else if serves_foreign_rule(host) {
+        RecordFate::Released
+    } else {
+        RecordFate::Deleted
+    };
+    let is_released = claims_during.is_released || fate == RecordFate::Released;
     let mut digests = &claims_during.digests - &removed;
     for rule in &change.deleted {
         digests.remove(&rule.digest);
     }
     let claims_after = Claims { digests, is_released, ..claims_during };
     let comments = comment::comments(host, &accepted);
-    let only_hides_wildcard = hides_wildcard(host);
-    let is_deletion =
-        accepted.is_empty() && only_hides_wildcard || is_withdrawal && !serves_foreign_rule(host);
-    let (stamp_operations, unstamp_operations) = if is_deletion && !keeps_dangling {
+    let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims_after)
