@@ -437,7 +437,8 @@ fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
         None => format!("{one}, or {other}"),
         Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
         Some(value) if value.starts_with("owner=") => format!(
-            "set ADOPT={value} to take it over with all its rules; if another instance publishes the hostname, {other} here or there"
+            "set ADOPT={value} to take it over with all its rules, or delete it; if another instance publishes the hostname, remove \
+             it from one of the two"
         ),
         Some(value) => format!("set ADOPT={value} to take it over, {one}, or {other}"),
     }
@@ -482,9 +483,9 @@ mod tests {
             (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
             (
                 record(Some("owner=a")),
-                format!(
-                    "set ADOPT=owner=a to take it over with all its rules; if another instance publishes the hostname, {leave} here or there"
-                ),
+                "set ADOPT=owner=a to take it over with all its rules, or delete it; if another instance publishes the hostname, \
+                 remove it from one of the two"
+                    .to_owned(),
             ),
             (record(Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
             (record(None), format!("{delete}, or {leave}")),
