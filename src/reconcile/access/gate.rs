@@ -226,7 +226,7 @@ fn check_of_present(
     protection: HostProtection<'_>,
 ) -> Result<Option<AccessCheck>, Reason> {
     let path = publication.path();
-    let covering = protection.first_own_covering(path).map(|own| own.application);
+    let covering = protection.own_login(path).map(|own| own.application);
     let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
     if let Some(asked) = asked {
         if protection.application_made_for(path).is_some() {

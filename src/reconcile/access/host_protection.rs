@@ -171,15 +171,9 @@ impl<'a> HostProtection<'a> {
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
     }
 
-    /// The applications of all owners that every visitor of the path meets, the most specific one first.
-    pub(super) fn fully_covering(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut covering = self.partly_covering(path);
-        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
-        covering
-    }
-
-    /// As [`Self::fully_covering`], with applications of everything below the path, which miss the path itself.
-    pub(super) fn partly_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+    /// The applications of all owners over the path, the most specific one first. An application of everything below the
+    /// path counts, though it misses the path itself.
+    pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
@@ -191,10 +185,17 @@ impl<'a> HostProtection<'a> {
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
-    /// Our applications that ask visitors of the path, or of everything below it, for a login, the most specific first.
-    /// The list ends before an application that lets visitors past, and before an application of another owner.
-    pub(super) fn own_partly_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
-        self.partly_covering(path)
+    /// Those of [`Self::covering`] that every visitor of the path meets.
+    pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
+        let mut covering = self.covering(path);
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
+        covering
+    }
+
+    /// Our applications at the beginning of [`Self::covering`]: the list ends before an application that lets visitors past,
+    /// and before an application of another owner.
+    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+        self.covering(path)
             .into_iter()
             .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
     }
@@ -202,13 +203,13 @@ impl<'a> HostProtection<'a> {
     /// The most specific application of another owner that every visitor of the path meets, if it asks for a login.
     pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
         let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
-        let foreign = self.fully_covering(path).into_iter().find(is_foreign)?;
+        let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
         asks_for_login(foreign).then_some(foreign)
     }
 
-    /// The most specific of our applications that ask visitors of the path, or of everything below it, for a login.
-    pub(super) fn first_own_covering(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
-        self.own_partly_covering(path).next()
+    /// The application of ours that asks visitors of the path, or of everything below it, for a login.
+    pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        self.own_covering(path).next()
     }
 
     /// An application of another owner, or ours of another place, that has one of the destinations of a place of the

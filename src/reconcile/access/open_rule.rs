@@ -55,8 +55,7 @@ impl<'a> HostProtection<'a> {
     fn only_logins(self, path: Option<&str>, tunnel: &'a TunnelSnapshot) -> impl Iterator<Item = &'a Rule> {
         let rules = rules_taking(self.hostname.as_str(), path, tunnel).into_iter();
         // An application for a wildcard protects one label, and the wildcard has deeper names too.
-        let has_application =
-            move |path| !self.hostname.is_wildcard() && self.first_own_covering(path).is_some();
+        let has_application = move |path| !self.hostname.is_wildcard() && self.own_login(path).is_some();
         rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))
     }
 }

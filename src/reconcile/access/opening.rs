@@ -26,7 +26,7 @@ pub(super) fn opened(
     {
         return Err(unknown(publication, protection, unread));
     }
-    let mut covering: Vec<OwnApplication<'_>> = protection.own_partly_covering(path).collect();
+    let mut covering: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
     // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
     let made_for = protection.application_made_for(path);
     covering.extend(

@@ -55,7 +55,7 @@ fn refused_at(
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
                 && requires_another(rule, application)
-                && protection.partly_covering(shared).first().is_some_and(|first| first.id == application.id)
+                && protection.covering(shared).first().is_some_and(|first| first.id == application.id)
                 && !is_renewed_by_guard(rule, snapshot)
             {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();

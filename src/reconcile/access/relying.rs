@@ -85,7 +85,7 @@ impl NameUnder<'_> {
 
     /// True if a more specific application covers the path.
     fn is_covered(&self, path: Option<&str>) -> bool {
-        let covering = self.protection.fully_covering(path).into_iter().next();
+        let covering = self.protection.covering_every_request(path).into_iter().next();
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
@@ -100,7 +100,7 @@ impl NameUnder<'_> {
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
     /// other application protects the name.
     fn is_only_application(&self) -> bool {
-        !self.opens_place && self.protection.fully_covering(self.path).len() == 1
+        !self.opens_place && self.protection.covering_every_request(self.path).len() == 1
     }
 
     /// True if no later rule receives requests of the place.

@@ -87,7 +87,7 @@ impl UnopenedPlace {
         }
         let is_deleted = |id: &str| deleted.iter().any(|one| *one.application.id == *id);
         let made_for = protection.application_made_for(path).map(|own| &own.application.id);
-        let first = protection.first_own_covering(path).map(|own| &own.application.id);
+        let first = protection.own_login(path).map(|own| &own.application.id);
         if made_for.is_some_and(|id| first == Some(id) && !is_deleted(id)) {
             return true;
         }

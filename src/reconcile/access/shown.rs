@@ -58,7 +58,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }
-    let covering = protection.first_own_covering(path).map(|own| own.application);
+    let covering = protection.own_login(path).map(|own| own.application);
     let is_correct = protection.kept_check(check.cloned(), covering).as_ref() == check;
     let is_open = check.is_none() && covering.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
@@ -69,7 +69,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    property_of_open(protection.first_own_covering(None).is_none(), protection.snapshot)
+    property_of_open(protection.own_login(None).is_none(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -116,7 +116,7 @@ fn keep_login(
     let has_application = protection.application_made_for(rule.path()).is_some();
     // The login of a wider place is asked for there, unless the object of that place is gone.
     let relies = !has_application && properties.is_empty() && rule.requires_access();
-    let wider = relies.then(|| protection.first_own_covering(rule.path())).flatten();
+    let wider = relies.then(|| protection.own_login(rule.path())).flatten();
     let wider = wider.filter(|own| unneeded::is_outlived(*own, protection.snapshot));
     let is_kept = has_application || wider.is_some();
     if properties.is_empty() && (!is_kept || protection.snapshot.operator().access_guard) {
@@ -147,7 +147,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(covering) = protection.first_own_covering(path) else { return };
+    let Some(covering) = protection.own_login(path) else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
     let left = check.without_audience(Some(&*covering.application.audience));
@@ -159,10 +159,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
 /// True if the endpoint's rule or record is published and open. A rule with a path has to be in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
-    if is_unread
-        || protection.first_own_covering(path).is_some()
-        || protection.application_made_for(path).is_some()
-    {
+    if is_unread || protection.own_login(path).is_some() || protection.application_made_for(path).is_some() {
         return false;
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
