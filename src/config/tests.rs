@@ -366,6 +366,8 @@ fn an_unusual_setting_is_warned_of() {
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
         assert!(warning.contains(advice), "{warning}");
     }
+    let all = [&with("PUBLISH", "all")[..], &[("DEFAULT_SERVICE", "http://web")]].concat();
+    assert!(read(&all).expect("it is possible").warnings[0].starts_with("PUBLISH is all"));
 }
 
 #[test]

@@ -113,6 +113,8 @@ pub enum Reason {
         application: Box<str>,
         /// A rule, record, destination or zone that would be open without the application.
         relying: Option<Box<str>>,
+        /// True if the application was made for the endpoint's place, false if for a wider one.
+        is_of_place: bool,
     },
     /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
     /// to be open.
@@ -138,12 +140,14 @@ pub enum Reason {
         /// The tunnel that has the hostname.
         tunnel: TunnelId,
     },
-    /// The hostname's visitors would come to another tunnel, and a foreign rule would lose their requests.
+    /// The hostname's visitors would come to another tunnel, and a foreign rule, or the rule of a wildcard of ours, would
+    /// lose their requests.
     RuleLeftBehind {
         /// The rule's tunnel.
         tunnel: TunnelId,
         /// The rule's hostname and path, quoted.
         rule: Box<str>,
+        is_ours: bool,
     },
     /// The tunnel is configured here and was deleted at Cloudflare.
     TunnelGone {
@@ -326,12 +330,18 @@ impl fmt::Display for Reason {
                 "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel requires none: close \
                  that rule, or publish the hostname through the tunnel that its visitors reach now"
             ),
-            Self::StillProtected { application, relying: Some(relying) } => write!(
-                formatter,
-                "the endpoint asks to be open, but its Access application {application:?} protects {relying:?} too: set none \
-                 there too to open both, or make an application by hand, with a login for that one or a Bypass policy for this one"
-            ),
-            Self::StillProtected { application, relying: None } => write!(
+            Self::StillProtected { application, relying: Some(relying), is_of_place } => {
+                let remedy = match is_of_place {
+                    true => "give it an Access application of its own, or remove it from that application",
+                    false => "make an application with a Bypass policy to open the endpoint's place alone",
+                };
+                write!(
+                    formatter,
+                    "the endpoint asks to be open, but the Access application {application:?} protects {relying:?} too: set none \
+                     there as well; or {remedy}"
+                )
+            }
+            Self::StillProtected { application, relying: None, .. } => write!(
                 formatter,
                 "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
                  webhook/access-policy: none, or change that application"
@@ -364,7 +374,12 @@ impl fmt::Display for Reason {
                 "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
                  all its endpoints at once, and correct those that are refused"
             ),
-            Self::RuleLeftBehind { tunnel, rule } => write!(
+            Self::RuleLeftBehind { tunnel, rule, is_ours: true } => write!(
+                formatter,
+                "the rule for {rule} in tunnel {tunnel} answers the hostname's other requests, so the record stays until the \
+                 wanted tunnel answers them: move that wildcard, or give the hostname a rule for all requests"
+            ),
+            Self::RuleLeftBehind { tunnel, rule, is_ours: false } => write!(
                 formatter,
                 "visitors reach the foreign rule for {rule} in tunnel {tunnel} by the present record, so the record stays: delete \
                  that rule at Cloudflare, or publish the hostname through that tunnel"
@@ -539,14 +554,16 @@ mod tests {
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen,
             Reason::OpenRuleInTunnel { visitors: none(), rule: none() },
-            Reason::StillProtected { application: none(), relying: None },
-            Reason::StillProtected { application: none(), relying: Some(none()) },
+            Reason::StillProtected { application: none(), relying: None, is_of_place: true },
+            Reason::StillProtected { application: none(), relying: Some(none()), is_of_place: true },
+            Reason::StillProtected { application: none(), relying: Some(none()), is_of_place: false },
             Reason::OpensToo { hostname: none(), set_identifier: none() },
             Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
             Reason::NamespaceHeld { holder: None, asking: None },
             Reason::DigestTaken { tunnel: tunnel(), path: none() },
             Reason::TwoTunnels { tunnel: tunnel() },
-            Reason::RuleLeftBehind { tunnel: tunnel(), rule: none() },
+            Reason::RuleLeftBehind { tunnel: tunnel(), rule: none(), is_ours: true },
+            Reason::RuleLeftBehind { tunnel: tunnel(), rule: none(), is_ours: false },
             Reason::TunnelGone { tunnel: tunnel() },
             Reason::LocalTunnel { tunnel: tunnel() },
             Reason::StampFull { rules: 9, limit_bytes: 500 },

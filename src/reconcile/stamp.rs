@@ -331,7 +331,6 @@ mod tests {
         }
     }
 
-    /// The A and the AAAA record of a hostname may each have a stamp.
     #[test]
     fn what_this_program_does_not_write_is_no_stamp() {
         for comment in [

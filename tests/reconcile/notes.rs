@@ -91,6 +91,14 @@ fn a_path_alone_that_takes_the_other_paths_from_a_wildcard_is_told_of() {
             false,
         ),
         (vec![with_path("a.example.com", "/api", "home")], &*format!("{HOME}.cfargotunnel.com"), false),
+        (
+            vec![
+                with_path("a.example.com", "/api", "home"),
+                endpoint("a.example.com", &[("tunnel-service", "none")]),
+            ],
+            "192.0.2.7",
+            false,
+        ),
     ] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         let kind = if target.ends_with("com") { "CNAME" } else { "A" };

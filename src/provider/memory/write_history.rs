@@ -106,10 +106,13 @@ impl WriteHistory {
         self.0.insert(key, Remembered { content, pause: None, forget_at });
     }
 
-    /// Drops writes whose time is over and, above `WRITES_MAX`, all writes: as after a restart, refused and reverted
-    /// writes are then sent once more.
+    /// Drops writes whose time is over. Above `WRITES_MAX`, drops all writes without a pause, and if that is not enough,
+    /// all writes: as after a restart, refused and reverted writes are then sent once more.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, write| now < write.forget_at);
+        if self.0.len() > WRITES_MAX {
+            self.0.retain(|_, write| write.pause.is_some());
+        }
         if self.0.len() > WRITES_MAX {
             self.0.clear();
         }

@@ -83,7 +83,10 @@ impl ApplicationIndex {
 
 impl Snapshot {
     /// The application with its place, if it is ours.
-    pub(super) fn own_application<'s>(&'s self, application: &'s Application) -> Option<OwnApplication<'s>> {
+    pub(in crate::reconcile) fn own_application<'s>(
+        &'s self,
+        application: &'s Application,
+    ) -> Option<OwnApplication<'s>> {
         let place = self.application_index().places.get(&application.id)?;
         Some(OwnApplication { place, application })
     }

@@ -215,7 +215,7 @@ fn check_of_guard(publication: &Publication, protection: HostProtection<'_>) -> 
     let covering = covering.map_err(Reason::Unprotected)?;
     if publication.wanted_access == WantedAccess::Open {
         let application = covering.first().map(|application| application.name.clone()).unwrap_or_default();
-        return Err(Reason::StillProtected { application, relying: None });
+        return Err(Reason::StillProtected { application, relying: None, is_of_place: false });
     }
     Ok(access.check_of(covering))
 }

@@ -36,7 +36,9 @@ pub(super) fn opened(
     for own in &covering {
         if let Some(relying) = first_relying(*own, &opener, context.access_requests, context.snapshot) {
             let application = own.application.name.clone();
-            return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
+            let is_of_place =
+                (own.place.hostname(), own.place.path()) == (publication.hostname.as_str(), path);
+            return Err(Reason::StillProtected { application, relying: Some(relying.into()), is_of_place });
         }
     }
     if covering.is_empty() && protection.present_check(path).is_none() {

@@ -12,6 +12,7 @@ use crate::reconcile::Note;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::host_protection::rules_accepting;
+use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -95,8 +96,13 @@ impl Plan {
             let mut applications = snapshot.access.applications().iter();
             let Some(application) = applications.find(|one| one.id == *id) else { continue };
             if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule)) {
+                let path = refusal.set_identifier.as_deref().and_then(path_of);
+                let own = snapshot.own_application(application);
+                let is_of_place = own.is_some_and(|own| {
+                    (own.place.hostname(), own.place.path()) == (&*refusal.hostname, path)
+                });
                 let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
-                refusal.reason = Reason::StillProtected { application, relying };
+                refusal.reason = Reason::StillProtected { application, relying, is_of_place };
             }
         }
     }

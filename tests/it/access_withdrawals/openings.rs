@@ -237,15 +237,19 @@ fn a_hostname_that_returns_in_silence_beside_an_open_path_keeps_its_application(
 /// A person closed all names once, in the dashboard.
 #[test]
 fn a_hostname_that_asks_to_be_open_below_a_foreign_application_is_told_so() {
-    for before in [&[][..], &[wish("staff")]] {
+    let public = json!({"name": "public", "decision": "bypass", "include": [{"everyone": {}}]});
+    for (before, is_open) in [(&[][..], false), (&[wish("staff")], false), (&[], true)] {
         let stage = Stage::new(&[]);
         let staff = stage.cloudflare().edit(|cloudflare| cloudflare.policies()[0].id.clone());
-        let all = json!({"type": "self_hosted", "name": "all", "domain": WILDCARD, "policies": [staff]});
+        let policy = if is_open { public.clone() } else { json!(staff) };
+        let all = json!({"type": "self_hosted", "name": "all", "domain": WILDCARD, "policies": [policy]});
         stage.cloudflare().add_application(&all).expect("an application");
         stage.run(before);
         stage.run(&[wish("none"), of("b.example.com", "staff")]);
-        assert!(!stage.cloudflare().visit(NAME, "/").is_served());
-        assert_eq!(stage.harness.log.lines_with(&["WARN", NAME, "none opens nothing", "\"all\""]).len(), 1);
+        assert_eq!(stage.cloudflare().visit(NAME, "/").is_served(), is_open);
+        let told = stage.harness.log.lines_with(&["WARN", NAME, "none opens nothing", "\"all\""]);
+        assert_eq!(told.len(), usize::from(!is_open));
+        assert!(!stage.logged(&["removes the login", NAME]), "another login stays");
     }
 }
 
@@ -397,7 +401,11 @@ fn a_foreign_proxied_record_below_a_wildcard_holds_back_its_opening_until_an_app
     stage.run(&[of(WILDCARD, "staff")]);
     stage.run(&[of(WILDCARD, "none")]);
     assert_eq!(names(&stage), [WILDCARD]);
-    let told = ["refused=still_protected", "nas.example.com A 192.0.2.4", "with a login for that one"];
+    let told = [
+        "refused=still_protected",
+        "nas.example.com A 192.0.2.4",
+        "give it an Access application of its own",
+    ];
     assert!(stage.logged(&told), "{:#?}", stage.harness.log.lines_with(&["refused="]));
     stage.cloudflare().edit(|cloudflare| {
         let policy = cloudflare.policies()[0].id.clone();

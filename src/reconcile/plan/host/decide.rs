@@ -113,21 +113,24 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
     let protection = HostProtection::of(&host.hostname, host.snapshot());
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
-    if let Some(foreign) = protection.foreign_login(gated.path()).filter(|_| is_open) {
-        outcome.notes.push(note(format!(
+    let foreign = protection.foreign_login(gated.path()).filter(|_| is_open);
+    outcome.notes.extend(foreign.map(|foreign| {
+        note(format!(
             "webhook/access-policy: none opens nothing at path {:?}, because the Access application {:?}, which is not ours, asks \
-             all its visitors for a login: narrow that application at Cloudflare",
+             all its visitors for a login: make an application with a Bypass policy for this hostname and path",
             one.set_identifier, foreign.name
-        )));
-    }
+        ))
+    }));
     let AccessStep::Opening { deletion, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletion.clone());
     let waits = waits_for.clone().map(Reason::WaitsForAccessCheck);
     outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
-    outcome.notes.push(note(format!(
-        "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops",
-        one.set_identifier
-    )));
+    if foreign.is_none() {
+        outcome.notes.push(note(format!(
+            "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops",
+            one.set_identifier
+        )));
+    }
 }
 
 /// The refusals of deletions that wait for a refused endpoint.
@@ -200,9 +203,8 @@ fn intended<'h>(
     withdrawn: &[Option<&'h str>],
 ) -> Option<Intended<'h>> {
     let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
-    let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
-    let left_behind = left_behind_by(host, accepted, is_whole);
-    let tunnel = tunnel_for(host, accepted, withdrawn, left_behind.is_some())?;
+    let left_behind = left_behind_by(host, accepted, keeps_whole);
+    let tunnel = tunnel_for(host, accepted, withdrawn)?;
     let open_rule = HostProtection::of(&host.hostname, host.snapshot()).open_rule_in(&tunnel, accepted);
     let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
     let open = accepted.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
@@ -250,24 +252,26 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
     present.equals(&WantedRule { origin_request, ..wanted.clone() })
 }
 
-/// The tunnel that visitors reach now, with a foreign rule there that holds them, if an endpoint asks for another tunnel.
-fn left_behind_by<'a>(host: &Host<'a>, accepted: &[&Gated], is_whole: bool) -> Option<(TunnelId, &'a Rule)> {
+/// The tunnel that visitors reach now, with a rule there that would lose them, if an endpoint asks for another tunnel.
+fn left_behind_by<'a>(
+    host: &Host<'a>,
+    accepted: &[&Gated],
+    keeps_whole: bool,
+) -> Option<(TunnelId, &'a Rule)> {
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()))?;
-    if accepted.iter().all(|gated| *gated.tunnel() == visited) {
-        return None;
-    }
-    let rule = obstacle::left_behind(host, &visited, is_whole)?;
+    let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
+    let mut whole = accepted.iter().filter(|gated| gated.path().is_none());
+    // A record alone leaves the requests to the rules of others, and to those of our wildcards.
+    let has_whole_rule = keeps_whole || whole.clone().any(|gated| gated.rule().is_some());
+    let of_wildcard = || obstacle::wildcard_left_behind(host, wanted).filter(|_| !has_whole_rule);
+    let is_whole = keeps_whole || whole.next().is_some();
+    let rule = obstacle::left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
     Some((visited, rule))
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
-/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
-fn tunnel_for(
-    host: &Host<'_>,
-    accepted: &[&Gated],
-    withdrawn: &[Option<&str>],
-    leaves_rule: bool,
-) -> Option<TunnelId> {
+/// a rule or the record alone remains there, and otherwise the tunnel of the first endpoint.
+fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(visited) = host.record_tunnel().filter(is_live) else {
@@ -278,5 +282,5 @@ fn tunnel_for(
     let stays = host.claims_record_only() && !goes(None)
         || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
-    Some(if stays || leaves_rule || is_asked_for() { visited } else { first.clone() })
+    Some(if stays || is_asked_for() { visited } else { first.clone() })
 }

@@ -14,7 +14,7 @@ use crate::reconcile::stamp::Digest;
 pub(super) struct Intended<'r> {
     /// The tunnel that serves the hostname.
     pub(super) tunnel: TunnelId,
-    /// The tunnel that visitors reach now, if a foreign rule there must not lose them.
+    /// The tunnel that visitors reach now, if a rule there must not lose them.
     pub(super) left_behind: Option<(TunnelId, &'r Rule)>,
     /// The reason if the record would take visitors to an open rule in the tunnel.
     pub(super) open_rule: Option<Reason>,
@@ -30,7 +30,9 @@ pub(super) fn obstacle(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) 
     }
     let left = intended.left_behind.as_ref().filter(|(visited, _)| visited != gated.tunnel());
     if let Some((visited, rule)) = left {
-        return Some(Reason::RuleLeftBehind { tunnel: visited.clone(), rule: rule.described().into() });
+        let is_ours = host.snapshot().own_digests().has(visited, rule);
+        let (tunnel, rule) = (visited.clone(), rule.described().into());
+        return Some(Reason::RuleLeftBehind { tunnel, rule, is_ours });
     }
     if gated.tunnel() != tunnel {
         return Some(Reason::TwoTunnels { tunnel: tunnel.clone() });
@@ -93,6 +95,22 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: boo
     };
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
     rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
+}
+
+/// The rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if the wanted tunnel
+/// has no rule for them. The wildcard may move later, or never.
+pub(super) fn wildcard_left_behind<'a>(host: &Host<'a>, wanted: &TunnelId) -> Option<&'a Rule> {
+    let snapshot = host.snapshot();
+    let answering = |tunnel: &TunnelId, counts: &dyn Fn(&Rule) -> bool| {
+        let tunnel = snapshot.tunnels.get(tunnel)?;
+        // The catch-all takes all requests.
+        let last = rules_taking_until(host.name(), None, tunnel, counts).pop();
+        last.filter(|last| !is_status(last.service()))
+    };
+    let visited = host.record_tunnel()?;
+    let rule = answering(&visited, &|rule| !rule.has_hostname(&host.hostname))?;
+    let is_left = snapshot.own_digests().has(&visited, rule) && answering(wanted, &|_| true).is_none();
+    is_left.then_some(rule)
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.

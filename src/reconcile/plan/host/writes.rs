@@ -7,10 +7,9 @@ use super::decide::Decision;
 use super::{Host, HostRule};
 use super::{adoption, obstacle};
 use crate::collections::inserted;
-use crate::ingress::{Rule, RuleEdit, is_status};
+use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::access::answering::rules_taking_until;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
@@ -29,7 +28,7 @@ enum Repoint {
     InStamp,
     /// In Unstamp, after the rules: the present target is a tunnel that is not configured, or this is a dry run.
     InUnstamp,
-    /// In a later request: the tunnel does not answer all requests yet, or its connectors do not serve its rules.
+    /// In a later request: the tunnel does not have all wanted rules yet, or its connectors do not serve them.
     Later,
 }
 
@@ -79,8 +78,8 @@ impl<'a, 'w> Change<'a, 'w> {
         let text = match (self.wanted_tunnel.filter(|_| self.repoint == Repoint::Later), self.deleted_later.first()) {
             (Some(tunnel), _) => host.context.inputs.unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
-                    "a later loop points the record to tunnel {tunnel}, once all rules that answer the hostname are there and \
-                     its connectors serve them"
+                    "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points the record to \
+                     that tunnel, once its connectors serve the rules"
                 )
             }),
             (None, Some(HostRule { tunnel, .. })) => format!(
@@ -185,24 +184,9 @@ fn repoint(host: &Host<'_>, wanted: Option<&TunnelId>, is_in_place: bool) -> Rep
         // The record points to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
         Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(tunnel) if host.context.inputs.unready.contains_key(tunnel) => Repoint::Later,
-        Some(tunnel) if is_in_place && keeps_requests(host, tunnel) => Repoint::InStamp,
+        Some(tunnel) if is_in_place && !host.context.inputs.unready.contains_key(tunnel) => Repoint::InStamp,
         Some(_) => Repoint::Later,
     }
-}
-
-/// True if the wanted tunnel answers all requests for the hostname, or if no wider rule in the present one does. Such a
-/// rule, of a wildcard of ours, may come to the wanted tunnel later, or never.
-fn keeps_requests(host: &Host<'_>, wanted: &TunnelId) -> bool {
-    let answers_all = |tunnel: &TunnelId, counts: &dyn Fn(&Rule) -> bool| {
-        let tunnel = host.snapshot().tunnels.get(tunnel);
-        let last = tunnel.and_then(|tunnel| rules_taking_until(host.name(), None, tunnel, counts).pop());
-        let last = last.filter(|last| counts(last) && last.matches_all(host.name(), None));
-        last.is_some_and(|last| !is_status(last.service()))
-    };
-    let is_wider = |rule: &Rule| !rule.has_hostname(&host.hostname);
-    let present = host.record_tunnel();
-    answers_all(wanted, &|_| true) || !present.is_some_and(|present| answers_all(&present, &is_wider))
 }
 
 /// The wanted rules that are missing, different or shadowed.
