@@ -127,7 +127,8 @@ impl<'a> Execution<'a> {
             if edited.is_empty() {
                 continue;
             }
-            let paused = self.memory.targets.of(tunnel.as_str()).paused_edits(self.provider.clock().now());
+            let known = self.memory.targets.get(tunnel.as_str());
+            let paused = known.and_then(|known| known.paused_edits(self.provider.clock().now()));
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     // The probe shows that the tunnel can be written, even if this run sends none of its edits.
@@ -194,13 +195,13 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.memory.targets.of(target.id()).is_failing = true;
+        self.memory.targets.entry(target.id()).is_failing = true;
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
     fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let size = self.memory.targets.of(target.id()).hostnames_max;
+        let size = self.memory.targets.get(target.id()).map(|known| known.group_size).unwrap_or_default();
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
@@ -220,7 +221,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(target, &mut halving, &sent);
-            self.memory.targets.of(target.id()).hostnames_max = halving.hostnames_max;
+            self.memory.targets.entry(target.id()).group_size = halving.group_size;
             if let Err(stop) = group {
                 break stop;
             }
@@ -245,7 +246,7 @@ impl<'a> Execution<'a> {
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if matches!(reason, Reason::Failed(_)) {
             // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
-            let known = self.memory.targets.of(target.id());
+            let known = self.memory.targets.entry(target.id());
             if known.is_failing && matches!(target, WriteTarget::Tunnel(_)) {
                 known.pause_edits(reason.clone(), self.provider.clock().now());
             }

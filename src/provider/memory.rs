@@ -19,6 +19,7 @@ pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
+pub(super) use self::unfinished::GroupSize;
 use self::unfinished::{TargetMemories, TurnMemory};
 pub(super) use self::unneeded_places::UnneededPlaces;
 pub(super) use self::write_history::FullZone;

@@ -1,5 +1,10 @@
 //! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
 //! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
+//!
+//! For each group, the run calls `next`, sends the pieces, and calls `drop_given_up`: a foreign rule can be in the way of
+//! an edit, and the hostname is then given up although the other pieces are sent. After that, the run calls
+//! `note_written`, or `divide` if the content was refused. A piece that `divide` returns was refused alone. If an empty
+//! group comes next, every piece was written, refused or dropped; a run that stops before asks for `undecided`.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -8,6 +13,7 @@ use std::time::Duration;
 use super::work::Piece;
 use crate::ingress::RuleEdit;
 use crate::limits;
+use crate::provider::memory::GroupSize;
 use crate::reconcile::plan::HostPlan;
 
 /// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
@@ -28,8 +34,7 @@ pub(super) struct Halving<'a> {
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    /// The maximum number of hostnames in the next group; zero for a single piece of a hostname, `None` before a search.
-    pub(super) hostnames_max: Option<usize>,
+    pub(super) group_size: GroupSize,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
     /// The number of consecutive proxy pages for single pieces.
@@ -37,24 +42,26 @@ pub(super) struct Halving<'a> {
 }
 
 impl<'a> Halving<'a> {
-    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `hostnames_max`
-    /// is the size of the group that was due next.
+    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `group_size` is
+    /// the size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        hostnames_max: Option<usize>,
+        group_size: GroupSize,
         time_left: Duration,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
-            match hostnames_max {
+            match group_size {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
-                Some(0) => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
+                GroupSize::SinglePieces => {
+                    queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece]))
+                }
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (hostnames_max.is_some() || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), hostnames_max, time_left_at_search, interceptions: 0 }
+        let time_left_at_search = (group_size != GroupSize::All || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search, interceptions: 0 }
     }
 
     /// True during a search for bad pieces.
@@ -80,7 +87,12 @@ impl<'a> Halving<'a> {
     /// The next group; empty at the end. A group of several hostnames has at most this many operations.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
-        let fitting = self.queue.iter().take(self.hostnames_max.unwrap_or(usize::MAX)).take_while(|pieces| {
+        let length_max = match self.group_size {
+            GroupSize::All => usize::MAX,
+            GroupSize::Hostnames(number) => number,
+            GroupSize::SinglePieces => 1,
+        };
+        let fitting = self.queue.iter().take(length_max).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
@@ -95,7 +107,11 @@ impl<'a> Halving<'a> {
     /// Notes that the sent group was written.
     pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.hostnames_max = self.hostnames_max.map(|hostnames| hostnames.saturating_mul(2).max(1));
+        self.group_size = match self.group_size {
+            GroupSize::All => GroupSize::All,
+            GroupSize::Hostnames(number) => GroupSize::Hostnames(number.saturating_mul(2)),
+            GroupSize::SinglePieces => GroupSize::Hostnames(1),
+        };
         self.interceptions = 0;
     }
 
@@ -114,9 +130,9 @@ impl<'a> Halving<'a> {
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.hostnames_max = Some(0);
+                self.group_size = GroupSize::SinglePieces;
             }
-            _ => self.hostnames_max = Some(group.len() / 2),
+            _ => self.group_size = GroupSize::Hostnames(group.len() / 2),
         }
         self.queue.splice(..0, group);
         None
@@ -217,10 +233,10 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, None, TIME, |_| false).next(limit);
+            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], None, TIME, |_| false).next(9), []);
+        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
     }
 
     #[test]
@@ -234,9 +250,9 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            let search = Halving::new(&[], Some(1), seconds(time), |_| false);
+            let search = Halving::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
             assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
-            let no_search = Halving::new(&[], None, seconds(time), |_| false);
+            let no_search = Halving::new(&[], GroupSize::All, seconds(time), |_| false);
             assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
         }
     }
@@ -245,7 +261,7 @@ mod tests {
     fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
         let hosts = ["a", "b", "c", "d"].map(|hostname| host(hostname, 1));
         let pieces = hosts.each_ref().map(piece);
-        let mut halving = Halving::new(&pieces, Some(0), TIME, |_| false);
+        let mut halving = Halving::new(&pieces, GroupSize::SinglePieces, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
             assert!(halving.divide(page, TIME).is_some());
@@ -268,7 +284,11 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname());
-            let size = Some(size).filter(|size| *size < 5);
+            let size = match size {
+                0 => GroupSize::SinglePieces,
+                5 => GroupSize::All,
+                size => GroupSize::Hostnames(size),
+            };
             let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {

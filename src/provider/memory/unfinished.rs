@@ -20,22 +20,38 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 /// A tunnel or zone with unfinished writes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
-    /// In a search for bad pieces, the maximum number of hostnames in the next group; zero for a single piece.
-    pub(crate) hostnames_max: Option<usize>,
+    pub(crate) group_size: GroupSize,
     /// The last write failed, whatever its content.
     pub(crate) is_failing: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
     edits: Option<Pause>,
 }
 
+/// The maximum size of the next group of pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GroupSize {
+    /// Before a search for bad pieces.
+    #[default]
+    All,
+    /// At least one hostname.
+    Hostnames(usize),
+    /// One piece of a hostname that was refused alone.
+    SinglePieces,
+}
+
 impl TargetMemories {
-    pub(crate) fn of(&mut self, target: &str) -> &mut TargetMemory {
+    /// The memory of the target; `None` if nothing is unfinished there.
+    pub(crate) fn get(&self, target: &str) -> Option<&TargetMemory> {
+        self.0.get(target)
+    }
+
+    pub(crate) fn entry(&mut self, target: &str) -> &mut TargetMemory {
         self.0.entry(target.into()).or_default()
     }
 
     /// True if the last write to the target failed, whatever its content.
     pub(crate) fn is_failing(&self, target: &str) -> bool {
-        self.0.get(target).is_some_and(|target| target.is_failing)
+        self.get(target).is_some_and(|target| target.is_failing)
     }
 
     /// Notes that all writes to the target were decided.
@@ -103,20 +119,19 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (TargetMemories::default(), now());
-        targets.of("a").hostnames_max = Some(25);
-        targets.of("a").is_failing = true;
-        targets.of("a").pause_edits(no(), now);
-        targets.of("b").is_failing = true;
-        assert_eq!((targets.of("a").hostnames_max, targets.is_failing("a")), (Some(25), true));
-        assert_eq!((targets.of("b").hostnames_max, targets.is_failing("b")), (None, true));
-        assert_eq!(
-            (targets.of("a").paused_edits(now), targets.of("b").paused_edits(now)),
-            (Some(no()), None)
-        );
-        assert_eq!(targets.of("a").paused_edits(now + EDIT_PAUSES.0), None);
+        targets.entry("a").group_size = GroupSize::Hostnames(25);
+        targets.entry("a").is_failing = true;
+        targets.entry("a").pause_edits(no(), now);
+        targets.entry("b").is_failing = true;
+        let of = |target, now| {
+            let memory = targets.get(target).expect("an unfinished target");
+            (memory.group_size, targets.is_failing(target), memory.paused_edits(now))
+        };
+        assert_eq!(of("a", now), (GroupSize::Hostnames(25), true, Some(no())));
+        assert_eq!(of("b", now), (GroupSize::All, true, None));
+        assert_eq!(of("a", now + EDIT_PAUSES.0).2, None);
         targets.forget("a");
-        assert_eq!((targets.of("a").hostnames_max, targets.is_failing("a")), (None, false));
-        assert_eq!(targets.of("a").paused_edits(now), None);
+        assert!(targets.get("a").is_none() && !targets.is_failing("a"));
     }
 
     #[test]
