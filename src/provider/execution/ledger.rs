@@ -167,34 +167,46 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The stamped records and their correct claims; `None` if no stamp has to be corrected. A digest from before this
-    /// request stays: another instance may be about to write the rule, or the rule was not read.
+    /// The stamped records and their correct claims; `None` if no stamp has to be corrected.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(host))?;
-        let mut claims_if_all_written = host.claims.clone();
-        claims_if_all_written.digests.extend(&host.dangling);
-        let mut claims_now = claims_if_all_written.clone();
+        // Unstamp may not have run, and a correction never removes a digest from before the request: another instance may
+        // be about to write its rule, or its rule was not read.
+        let mut claims_keeping_dangling = host.claims.clone();
+        claims_keeping_dangling.digests.extend(&host.dangling);
+        let mut claims_now = claims_keeping_dangling.clone();
         let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
-            let digest = planned.digest();
-            match &planned.edit {
-                RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
-                RuleEdit::Put { .. } => {
-                    claims_now.digests.remove(&digest);
-                }
-                RuleEdit::Delete { .. } => {
-                    claims_now.digests.insert(digest);
-                    claims_now.is_released = false;
-                }
-            }
+            correct_claim(&mut claims_now, host, planned);
         }
-        (claims_now != claims_if_all_written).then_some((stamped, claims_now))
+        (claims_now != claims_keeping_dangling).then_some((stamped, claims_now))
     }
 }
 
-/// True if the next request can write the pieces of a hostname beside the refused edit. It refuses a put before it plans,
-/// and then sends the pieces of the hostname's other objects. In a move they would wait again.
+/// Corrects the claim of an edit that was not written.
+fn correct_claim(claims: &mut Claims, host: &HostPlan, unwritten: &PlannedEdit) {
+    let digest = unwritten.digest();
+    match &unwritten.edit {
+        // The stamp named the rule before this request.
+        RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
+        // The digest would make a foreign rule ours.
+        RuleEdit::Put { .. } => {
+            claims.digests.remove(&digest);
+        }
+        // The rule is still there and ours, so the record is not kept for foreign rules alone.
+        RuleEdit::Delete { .. } => {
+            claims.digests.insert(digest);
+            claims.is_released = false;
+        }
+    }
+}
+
+/// True if the next request can write the pieces of a hostname beside the refused edit. The next request refuses a put
+/// before it plans, and then sends the pieces of the hostname's other objects. In a move they would wait again.
 fn can_be_finished(host: &HostPlan, refused: &RuleEdit, reason: &Reason) -> bool {
-    let is_put = matches!(refused, RuleEdit::Put { .. });
-    matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none()
+    // The next request reads the foreign rule before it plans.
+    if matches!(reason, Reason::RuleConflict(_)) {
+        return true;
+    }
+    matches!(refused, RuleEdit::Put { .. }) && host.moves_to.is_none()
 }
