@@ -4,6 +4,11 @@
 //! `Execution` alone sends: in this file it goes through stages and targets, in `documents.rs` it writes the document of
 //! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
 //! and refused; neither of the two sends anything.
+//!
+//! A rule is *missed* if a tunnel has the rule although the plan removes its digest as one without a rule. A digest is
+//! *dangling* if the stamp has it, and neither a rule that was read nor a wanted rule does. A tunnel is *unwritable* if
+//! its last write failed and its edits are paused or its unchanged document cannot be written now. A record is *hiding*
+//! if it is new and has none of its rules, and a wildcard's record would lead its visitors elsewhere.
 
 mod documents;
 mod halving;
@@ -45,9 +50,9 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// For each tunnel that this run read, the hostnames with a rule that the plan did not know.
-    missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The hostnames that are given up, because a tunnel cannot be written.
+    /// The hostnames with missed rules, for each tunnel that this run read.
+    missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
+    /// The hostnames that are given up, because a tunnel is unwritable.
     unwritable: Vec<&'a HostPlan>,
     tried: BTreeSet<WriteTarget<'a>>,
     /// The targets with pieces that were neither written nor refused.
@@ -87,7 +92,7 @@ pub(super) fn run<'a>(
         plan,
         snapshot,
         ledger: Ledger::new(plan, snapshot),
-        missed_by_tunnel: BTreeMap::new(),
+        missed_in_read_tunnels: BTreeMap::new(),
         unwritable: Vec::new(),
         tried: BTreeSet::new(),
         undecided: BTreeSet::new(),
@@ -96,7 +101,7 @@ pub(super) fn run<'a>(
     };
     let outcome = execution
         .run_stages(&others)
-        .and_then(|()| execution.give_up_unwritable(&failing))
+        .and_then(|()| execution.probe_failing_tunnels(&failing))
         .and_then(|()| execution.run_stages(&failing));
     execution.correct_records();
     let Execution { memory, mut ledger, tried, undecided, .. } = execution;
@@ -110,12 +115,12 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Gives up the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
+    /// Probes the tunnels whose last write failed, and gives up the hostnames of those that are unwritable. Otherwise
     /// [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
     ///
     /// # Errors
     /// When no time or no calls are left to try a tunnel.
-    fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
+    fn probe_failing_tunnels(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         let tunnels = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(tunnels);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
@@ -174,13 +179,12 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Gives up the hostnames whose comment would lose a digest without a rule, if a tunnel has that rule although the plan
-    /// did not know it.
+    /// Gives up the hostnames whose comment would lose a dangling digest, if its rule is missed.
     fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let mut with_dangling = hosts.to_vec();
         with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
         with_dangling.retain(|host| !self.ledger.is_given_up(host));
-        for (host, reason) in self.find_missed(&with_dangling) {
+        for (host, reason) in self.read_for_missed_rules(&with_dangling) {
             self.ledger.give_up(host, reason);
         }
     }

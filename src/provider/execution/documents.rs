@@ -96,16 +96,15 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The hostnames whose record and digests must stay, with the reasons: a tunnel has the missing rule after all, or
-    /// could not be read.
-    pub(super) fn find_missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
+    /// Reads the tunnels that this run did not read, and returns the hostnames whose record and digests must stay, with
+    /// the reasons: a tunnel has a missed rule, or could not be read.
+    pub(super) fn read_for_missed_rules(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         if hosts.is_empty() {
             return missed;
         }
         for tunnel in self.snapshot.tunnels.keys() {
-            // A tunnel that was read in this run is not read again.
-            let is_read = self.missed_by_tunnel.contains_key(tunnel);
+            let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
             let read = if is_read { Ok(()) } else { self.read_document(tunnel).map(drop) };
             if let Err(stop) = read {
                 let reason = match stop {
@@ -113,7 +112,7 @@ impl<'a> Execution<'a> {
                     Stop::Run(error) => unreadable(tunnel, &error),
                 };
                 missed.extend(hosts.iter().map(|host| (*host, reason.clone())));
-            } else if let Some(names) = self.missed_by_tunnel.get(tunnel) {
+            } else if let Some(names) = self.missed_in_read_tunnels.get(tunnel) {
                 let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
                 missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, has_new_rule(tunnel))));
             }
@@ -122,7 +121,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
-    /// reads once more. Notes the rules that the plan did not know. Only a lack of time or calls ends the run; other
+    /// reads once more. Notes the missed rules. Only a lack of time or calls ends the run; other
     /// failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
@@ -131,7 +130,8 @@ impl<'a> Execution<'a> {
             match read {
                 Ok(ReadConfiguration { old: Some(evidence), .. }) => problem = evidence,
                 Ok(ReadConfiguration { document, version, .. }) => {
-                    self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                    self.missed_in_read_tunnels
+                        .insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     return Ok((document, version));
                 }
                 Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => return Err(Stop::Run(error)),

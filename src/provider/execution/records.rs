@@ -106,28 +106,33 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Corrects the stamps of hostnames whose rules were not written, and deletes records that hide a wildcard's record
-    /// and whose tunnel cannot be written.
+    /// Corrects the stamps of hostnames whose rules were not written, and deletes the hiding records.
     pub(super) fn correct_records(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
             let corrections = self.stamp_corrections(host).into_iter().map(|one| (&*host.hostname, one));
             by_zone.entry(&host.zone).or_default().extend(corrections);
         }
-        let mut hiding = self.unwritable.clone();
-        hiding.retain(|host| !host.deletions_if_unwritable.is_empty());
-        let missed = self.find_missed(&hiding);
-        hiding.retain(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname));
-        for host in hiding {
-            let deletions = host.deletions_if_unwritable.iter().cloned();
-            by_zone.entry(&host.zone).or_default().extend(deletions.map(|one| (&*host.hostname, one)));
+        for (host, deletion) in self.hiding_deletions() {
+            by_zone.entry(&host.zone).or_default().push((&*host.hostname, deletion));
         }
-        by_zone.retain(|_, corrections| !corrections.is_empty());
         for (zone, corrections) in by_zone {
             for corrections in corrections.chunks(self.operations_max(WriteTarget::Zone(zone))) {
                 self.send_corrections(zone, corrections);
             }
         }
+    }
+
+    /// The deletions of the hiding records of unwritable tunnels. Reads the tunnels first: a hostname with a missed rule
+    /// keeps its record.
+    fn hiding_deletions(&mut self) -> Vec<(&'a HostPlan, RecordOperation)> {
+        let mut hiding = self.unwritable.clone();
+        hiding.retain(|host| !host.deletions_if_unwritable.is_empty());
+        let missed = self.read_for_missed_rules(&hiding);
+        hiding.retain(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname));
+        let deletions =
+            |host: &'a HostPlan| host.deletions_if_unwritable.iter().map(move |one| (host, one.clone()));
+        hiding.into_iter().flat_map(deletions).collect()
     }
 
     /// The corrections of a hostname's stamps.
