@@ -11,7 +11,7 @@ use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::provider::Provider;
 use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
-use crate::provider::access::writer::ApplicationWriter;
+use crate::provider::access::writer::{ApplicationWriter, NotWritten};
 use crate::provider::connectors::check_applied;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
@@ -232,7 +232,11 @@ impl ApplyRequest<'_> {
                     let written = Write { key: write.place_fingerprint(), content_and_state: content, what };
                     history.note_written(&written, now);
                 }
-                Err(reason) => {
+                Err(NotWritten::NotTried) => {
+                    let text = "no time or calls were left for the Access application";
+                    failed.push((write.clone(), Reason::Waiting(text.to_owned())));
+                }
+                Err(NotWritten::Failed(reason)) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
                         history.pause_refused(content, reason.clone(), None, now);

@@ -9,12 +9,11 @@ use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::provider::Provider;
-use crate::provider::access::writer::{ApplicationWriter, NOT_TRIED};
+use crate::provider::access::writer::{ApplicationWriter, NotWritten};
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
-use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to delete unneeded Access applications.
@@ -36,11 +35,15 @@ impl Provider {
             return;
         }
         let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
-        let _lock = lock(&self.memory);
+        // Nothing of the memory is needed: its lock is the turn to write.
+        let _turn = lock(&self.memory);
+        // After a failed reading, the places need one more check too.
         let confirmed = lock(&self.unneeded_places).take_confirmed(self.clock().now());
-        // A request may have written since.
-        let recent = lock(&self.last_snapshot).recent(self.clock().now());
-        let Some(snapshot) = recent.filter(|_| read.is_ok()) else { return };
+        if read.is_err() {
+            return;
+        }
+        // The recent snapshot is this reading or a later one; there is none if a request wrote meanwhile.
+        let Some(snapshot) = lock(&self.last_snapshot).recent(self.clock().now()) else { return };
         let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
         self.delete_selected(resolved, &snapshot, &is_confirmed, deadline);
@@ -62,10 +65,7 @@ impl Provider {
         let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
-            let Err(reason) = result else { continue };
-            if reason == Reason::Waiting(NOT_TRIED.to_owned()) {
-                continue;
-            }
+            let Err(NotWritten::Failed(reason)) = result else { continue };
             let text = format!("an unneeded Access application stays for now: {reason}");
             let line = describe_application(&write).text(text);
             if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {

@@ -21,12 +21,16 @@ pub(in crate::provider) struct ApplicationWriter<'a> {
     pub(in crate::provider) deadline: Deadline,
 }
 
-/// The text of the reason of a write that was not tried.
-pub(in crate::provider) const NOT_TRIED: &str = "no time or calls were left for the Access application";
+/// The reason why an application was not written.
+pub(in crate::provider) enum NotWritten {
+    /// No time or calls were left.
+    NotTried,
+    Failed(Reason),
+}
 
 impl ApplicationWriter<'_> {
     /// Does the work while time and calls are left, and returns the result of each write.
-    pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), Reason>> {
+    pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), NotWritten>> {
         let is_written =
             |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));
         let tag = if writes.iter().any(is_written) { self.ensure_tag() } else { Ok(()) };
@@ -40,15 +44,14 @@ impl ApplicationWriter<'_> {
         let clock = self.provider.clock();
         let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
-        let waiting = || Reason::Waiting(NOT_TRIED.to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {
-            Err(reason) if is_written(write) => Err(reason.clone()),
-            _ if self.deadline.remaining(clock) < step => Err(waiting()),
-            _ => self.do_one(write),
+            Err(reason) if is_written(write) => Err(NotWritten::Failed(reason.clone())),
+            _ if self.deadline.remaining(clock) < step => Err(NotWritten::NotTried),
+            _ => self.do_one(write).map_err(NotWritten::Failed),
         };
         let parallel_writes = self.provider.reader.settings.parallel_calls;
         let results = self.provider.outdating(|| in_parallel(parallel_writes, now, do_one));
-        results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
+        results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
     }
 
     fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
