@@ -78,7 +78,7 @@ impl ApplyRequest<'_> {
             attempts_left -= 1;
             let snapshot = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
-            let mut plan = self.plan(&snapshot);
+            let mut plan = self.plan_after_looks(&snapshot);
             if plan.is_empty() || self.provider.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
@@ -121,7 +121,7 @@ impl ApplyRequest<'_> {
         let is_enough =
             |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
         let snapshot = recent.filter(is_enough)?;
-        let plan = self.plan_by(&snapshot, &self.inputs(&snapshot));
+        let plan = self.plan(&snapshot, &self.inputs(&snapshot));
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         Some(plan).filter(|plan| plan.is_empty() && !is_moving)
@@ -164,7 +164,7 @@ impl ApplyRequest<'_> {
     }
 
     /// The plan of a turn; in a dry run, of all hostnames.
-    fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
+    fn plan(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max =
             if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
         plan::plan(
@@ -176,13 +176,13 @@ impl ApplyRequest<'_> {
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
-    /// version that was read. Until then, another hostname may use its place in the turn.
-    fn plan(&self, snapshot: &Snapshot) -> Plan {
+    /// version that was read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
+    fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
         let Self { provider, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = self.plan_by(snapshot, &inputs);
+            let plan = self.plan(snapshot, &inputs);
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // Slow answers leave time for the rest of the request.

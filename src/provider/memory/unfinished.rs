@@ -80,25 +80,27 @@ const TRIES_MAX: usize = 3;
 pub(crate) struct TurnMemory {
     /// The position at which the turn begins; `None` for the first hostname.
     pub(crate) start: Option<TurnPosition>,
-    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname.
-    tries: usize,
+    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname; `None`
+    /// if there is no such request.
+    half_written_requests: Option<usize>,
 }
 
 impl TurnMemory {
     /// Notes that a part of a hostname was written, and not all of it.
     pub(crate) fn note_half_written(&mut self) {
-        self.tries = self.tries.max(1);
+        self.half_written_requests.get_or_insert(1);
     }
 
-    /// Notes the end of a request that left hostnames of the turn undone (`is_left`), and the position of the first hostname
-    /// that it postponed. After a request that wrote a part of a hostname, the next requests begin at the same position, and
-    /// write the rest or delete the part. Without an undone hostname, the turn begins at the same position too, because
-    /// ExternalDNS asks for completed hostnames no more.
-    pub(crate) fn end_request(&mut self, is_left: bool, next: Option<&TurnPosition>) {
-        let repeats_turn = is_left && (1..TRIES_MAX).contains(&self.tries);
-        self.tries = if repeats_turn { self.tries + 1 } else { 0 };
-        if is_left && !repeats_turn && next.is_some() {
-            self.start = next.cloned();
+    /// Notes the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
+    /// postponed.
+    pub(crate) fn end_request(&mut self, has_given_up: bool, first_postponed: Option<&TurnPosition>) {
+        match self.half_written_requests.take() {
+            // The turn stays where it is, because ExternalDNS asks for completed hostnames no more.
+            _ if !has_given_up => {}
+            // The turn is repeated: the next request writes the rest of the hostname, or deletes the part.
+            Some(requests) if requests < TRIES_MAX => self.half_written_requests = Some(requests + 1),
+            // The turn advances, because the hostnames that were given up must not hold up those that wait.
+            _ => self.start = first_postponed.cloned().or_else(|| self.start.take()),
         }
     }
 }
