@@ -62,7 +62,7 @@ impl ConnectorWatch {
         });
         let lines: Vec<LogLine> = lines.collect();
         drop(values);
-        logging::log_all(&self.logged.new_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
+        logging::log_all(&self.logged.replace_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
     }
 
     /// Notes the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.

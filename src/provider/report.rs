@@ -57,7 +57,7 @@ impl Provider {
         }
         if self.is_dry_run() {
             let (writes, now) = (describe(plan), self.clock().unix_seconds());
-            let new = lock(&self.last_loop).request.dry_run_writes.new_items(writes, now, &|_, _| false);
+            let new = lock(&self.last_loop).request.dry_run_writes.replace(writes, now, &|_, _| false);
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -78,7 +78,7 @@ impl Provider {
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
         let now = self.clock().unix_seconds();
-        let mut news = last.refusals.new_items(refusals.chain(left).collect(), now, &is_expected);
+        let mut news = last.refusals.replace(refusals.chain(left).collect(), now, &is_expected);
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run() {
             let asked = changes.wanted();
@@ -96,7 +96,7 @@ impl Provider {
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
         let now = self.clock().unix_seconds();
-        let lines = lock(&self.last_loop).request.notes.new_lines(notes.map(Note::line), now);
+        let lines = lock(&self.last_loop).request.notes.replace_lines(notes.map(Note::line), now);
         logging::log_all(&lines, module_path!());
     }
 

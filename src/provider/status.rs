@@ -64,7 +64,7 @@ const NOT_SENT: &str = "ExternalDNS sends no endpoint for the hostname; the usua
 impl LastLoop {
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
     /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
-    fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
+    fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
         let mut last = None;
         let counted =
             self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
@@ -118,7 +118,7 @@ impl LastLoop {
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         // By hostname: true if all of its refusals wait.
         let mut refused = BTreeMap::new();
-        for (refusal, _) in self.refusals() {
+        for (refusal, _) in self.current_refusals() {
             let waits = refused.entry(fingerprint([&*refusal.hostname])).or_insert(true);
             *waits &= refusal.reason.category() == WAITING;
         }
@@ -170,7 +170,7 @@ impl Provider {
         let names = last.endpoints.unpublished.iter();
         let rest =
             names.filter_map(|name| last.pending_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
-        let refused = last.refusals().map(refused);
+        let refused = last.current_refusals().map(refused);
         status.fill(rows.into_iter().chain(refused).chain(rest).chain(left_out));
         status
     }
@@ -179,7 +179,8 @@ impl Provider {
     fn status_of(&self, hostname: &str, last: &LastLoop) -> Status {
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
-        let refused = last.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
+        let refused =
+            last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
         let published = self.published_paths_of(hostname);
         let is_there =

@@ -70,11 +70,11 @@ impl LastLoop {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             let mut refusals = mem::take(&mut self.request.refusals);
-            refusals.new_items(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
+            refusals.replace(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
             self.request = LastRequest { refusals, ..LastRequest::default() };
         }
         self.request.asked_fingerprints.clear();
-        let mut lines = self.notes_of_shown.new_lines(shown.notes.iter().map(Note::line), now);
+        let mut lines = self.notes_of_shown.replace_lines(shown.notes.iter().map(Note::line), now);
         self.endpoints.note_shown(&shown.endpoints, now);
         if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
             let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
@@ -106,7 +106,7 @@ impl LastLoop {
             );
             lines.push((Level::Info, LogLine::default().text(text)));
         }
-        lines.extend(self.left_out.new_lines(left_out.iter().map(Note::line), now));
+        lines.extend(self.left_out.replace_lines(left_out.iter().map(Note::line), now));
         let alternating = self.alternations.see(endpoints.iter().zip(intent_fingerprints.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
@@ -115,7 +115,7 @@ impl LastLoop {
             ))
         });
         let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
-        let new = self.notes_of_sent.new_items(notes.collect(), now, &|line, _| {
+        let new = self.notes_of_sent.replace(notes.collect(), now, &|line, _| {
             line.value("hostname").is_some_and(|hostname| self.alternations.has(hostname))
         });
         lines.extend(new.into_iter().map(|line| (Level::Warn, line)));
@@ -124,7 +124,7 @@ impl LastLoop {
             (Level::Warn, &mut self.public_wildcards, &adjusted.public_wildcards),
         ] {
             let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
-            let new = logged.new_items(notes.iter().map(Note::line).collect(), now, &is_expected);
+            let new = logged.replace(notes.iter().map(Note::line).collect(), now, &is_expected);
             lines.extend(new.into_iter().map(|line| (level, line)));
         }
         self.endpoints.note_sent(endpoints);

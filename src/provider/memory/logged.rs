@@ -28,9 +28,9 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// The items that are new since the last call. An item that is absent once counts as new when it returns, unless
+    /// Replaces the items, and returns the new ones. An item that is absent once counts as new when it returns, unless
     /// `is_expected` is true for it and the seconds of its absence.
-    pub(crate) fn new_items(
+    pub(crate) fn replace(
         &mut self,
         items: Vec<T>,
         now: i64,
@@ -57,13 +57,13 @@ impl<T: Ord + Clone> Logged<T> {
 }
 
 impl Logged<LogLine> {
-    /// The warnings that are new since the last call.
-    pub(crate) fn new_lines(
+    /// Replaces the lines, and returns the new ones as warnings.
+    pub(crate) fn replace_lines(
         &mut self,
         lines: impl Iterator<Item = LogLine>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        self.new_items(lines.collect(), now, &|_, _| false)
+        self.replace(lines.collect(), now, &|_, _| false)
             .into_iter()
             .map(|line| (Level::Warn, line))
             .collect()
@@ -83,7 +83,7 @@ mod tests {
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = logged.new_items(lines(number).collect(), time, &|_, _| false);
+            let news = logged.replace(lines(number).collect(), time, &|_, _| false);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
                 logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn an_item_that_is_expected_to_return_is_new_once_and_is_not_shown_while_it_is_absent() {
         let mut logged = Logged::default();
-        let mut new_items = |items: &[&'static str], now| {
-            let new = logged.new_items(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
+        let mut replace = |items: &[&'static str], now| {
+            let new = logged.replace(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
             (new, logged.all().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
         };
-        assert_eq!(new_items(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
-        assert_eq!(new_items(&[], 31), (vec![], vec![]));
-        assert_eq!(new_items(&["a", "b"], 60), (vec!["b"], vec![("a", 1), ("b", 60)]));
-        assert_eq!(new_items(&[], 120), (vec![], vec![]));
-        assert_eq!(new_items(&["a"], 180), (vec!["a"], vec![("a", 180)]), "it was gone for too long");
+        assert_eq!(replace(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
+        assert_eq!(replace(&[], 31), (vec![], vec![]));
+        assert_eq!(replace(&["a", "b"], 60), (vec!["b"], vec![("a", 1), ("b", 60)]));
+        assert_eq!(replace(&[], 120), (vec![], vec![]));
+        assert_eq!(replace(&["a"], 180), (vec!["a"], vec![("a", 180)]), "it was gone for too long");
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let mut logged = Logged::default();
         for (number, _) in year::loops() {
             let line = LogLine::default().text(format!("h{number} is refused"));
-            assert_eq!(logged.new_items(vec![line], number as i64, &|_, _| true).len(), 1);
+            assert_eq!(logged.replace(vec![line], number as i64, &|_, _| true).len(), 1);
         }
         assert_eq!((logged.all().count(), logged.0.len()), (1, limits::NOTES_MAX));
     }
