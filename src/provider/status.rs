@@ -107,8 +107,8 @@ impl LastLoop {
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
         match &self.request.failure {
+            _ if self.request.is_written(hostname) => (WRITTEN, IS_WRITTEN),
             _ if self.request.postponed_fingerprints.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
-            _ if self.request.asked_fingerprints.contains(&hostname) => (WRITTEN, IS_WRITTEN),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
         }
     }
@@ -130,7 +130,7 @@ impl LastLoop {
             status.wanted += 1;
             if !sent.any(|endpoint| endpoint.differs()) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && self.state(hostname).0 != WRITTEN {
+            } else if !refused.contains_key(&hostname) && !self.request.is_written(hostname) {
                 status.waiting += 1;
             }
         }

@@ -139,6 +139,11 @@ impl LastRequest {
         self.is_reported = false;
         self.asked_fingerprints.clear();
     }
+
+    /// True if the last request wrote what ExternalDNS asked for the hostname, unless the hostname has a refusal.
+    pub(crate) fn is_written(&self, hostname: u64) -> bool {
+        self.asked_fingerprints.contains(&hostname) && !self.postponed_fingerprints.contains(&hostname)
+    }
 }
 
 #[cfg(test)]
