@@ -5,8 +5,6 @@
 //! - the hostnames that were written or postponed: fingerprints;
 //! - the published hostnames: the last snapshot, even if a write has outdated the snapshot.
 
-use std::collections::BTreeMap;
-
 use crate::locks::lock;
 use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
@@ -62,24 +60,6 @@ const NOT_SENT: &str = "ExternalDNS sends no endpoint for the hostname; the usua
      address in its status, and no target";
 
 impl LastLoop {
-    /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
-    /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
-    fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
-        let mut last = None;
-        let counted =
-            self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
-                set_identifier.is_some() || last.replace(hostname) != Some(hostname)
-            });
-        counted.filter(|(Refusal { hostname, set_identifier, .. }, _)| {
-            let endpoints = self.endpoints.of(hostname);
-            let is_of = |endpoint: &&MarkedEndpoint| {
-                set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))
-            };
-            let has_path = endpoints.iter().any(|endpoint| is_of(&endpoint));
-            endpoints.iter().any(|endpoint| endpoint.differs() && (!has_path || is_of(&endpoint)))
-        })
-    }
-
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
     fn pending_row(&self, hostname: &str, is_published: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
@@ -111,30 +91,6 @@ impl LastLoop {
             _ if self.request.postponed_fingerprints.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
         }
-    }
-
-    pub(super) fn counts(&self) -> Status {
-        let without_service = self.without_service.as_ref().map_or(0, |endpoints| endpoints.without_opt_out);
-        let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
-        // By hostname: true if all of its refusals wait.
-        let mut refused = BTreeMap::new();
-        for (refusal, _) in self.current_refusals() {
-            let waits = refused.entry(fingerprint([&*refusal.hostname])).or_insert(true);
-            *waits &= refusal.reason.category() == WAITING;
-        }
-        status.waiting = refused.values().filter(|waits| **waits).count();
-        status.refused = refused.len() - status.waiting;
-        for endpoints in self.endpoints.by_hostname() {
-            let mut sent = endpoints.iter().filter(|endpoint| endpoint.is_sent()).peekable();
-            let Some(hostname) = sent.peek().map(|endpoint| endpoint.hostname) else { continue };
-            status.wanted += 1;
-            if !sent.any(|endpoint| endpoint.differs()) {
-                status.published += 1;
-            } else if !refused.contains_key(&hostname) && !self.request.is_written(hostname) {
-                status.waiting += 1;
-            }
-        }
-        status
     }
 
     /// The wildcards that no object asks for by `webhook/tunnel-wildcard`: all of them, or those of one hostname.

@@ -1,18 +1,20 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
 //! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use log::Level;
 
 use crate::limits;
 use crate::model::LogLine;
+use crate::model::text::fingerprint;
 use crate::observe::status::Status;
 use crate::provider::adjustments::WithoutService;
-use crate::provider::memory::{Alternations, EndpointFingerprints, Logged};
+use crate::provider::memory::{Alternations, EndpointFingerprints, Logged, MarkedEndpoint};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
+use crate::reconcile::reason::WAITING;
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 
@@ -129,6 +131,49 @@ impl LastLoop {
         }
         self.endpoints.note_sent(endpoints);
         lines
+    }
+
+    /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
+    /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
+    pub(crate) fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
+        let mut last = None;
+        let counted =
+            self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
+                set_identifier.is_some() || last.replace(hostname) != Some(hostname)
+            });
+        counted.filter(|(Refusal { hostname, set_identifier, .. }, _)| {
+            let endpoints = self.endpoints.of(hostname);
+            let is_of = |endpoint: &&MarkedEndpoint| {
+                set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))
+            };
+            let has_path = endpoints.iter().any(|endpoint| is_of(&endpoint));
+            endpoints.iter().any(|endpoint| endpoint.differs() && (!has_path || is_of(&endpoint)))
+        })
+    }
+
+    /// The status without its rows.
+    pub(crate) fn counts(&self) -> Status {
+        let without_service = self.without_service.as_ref().map_or(0, |endpoints| endpoints.without_opt_out);
+        let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
+        // By hostname: true if all of its refusals wait.
+        let mut refused = BTreeMap::new();
+        for (refusal, _) in self.current_refusals() {
+            let waits = refused.entry(fingerprint([&*refusal.hostname])).or_insert(true);
+            *waits &= refusal.reason.category() == WAITING;
+        }
+        status.waiting = refused.values().filter(|waits| **waits).count();
+        status.refused = refused.len() - status.waiting;
+        for endpoints in self.endpoints.by_hostname() {
+            let mut sent = endpoints.iter().filter(|endpoint| endpoint.is_sent()).peekable();
+            let Some(hostname) = sent.peek().map(|endpoint| endpoint.hostname) else { continue };
+            status.wanted += 1;
+            if !sent.any(|endpoint| endpoint.differs()) {
+                status.published += 1;
+            } else if !refused.contains_key(&hostname) && !self.request.is_written(hostname) {
+                status.waiting += 1;
+            }
+        }
+        status
     }
 }
 
