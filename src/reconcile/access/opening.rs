@@ -36,8 +36,7 @@ pub(super) fn opened(
     for own in &covering {
         if let Some(relying) = first_relying(*own, &opener, context.access_requests, context.snapshot) {
             let application = own.application.name.clone();
-            let is_of_place =
-                (own.place.hostname(), own.place.path()) == (publication.hostname.as_str(), path);
+            let is_of_place = own.place.is(publication.hostname.as_str(), path);
             return Err(Reason::StillProtected { application, relying: Some(relying.into()), is_of_place });
         }
     }

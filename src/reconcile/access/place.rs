@@ -86,6 +86,11 @@ impl Place {
         self.path.as_deref()
     }
 
+    /// True if the place is this hostname, or this path of it.
+    pub fn is(&self, hostname: &str, path: Option<&str>) -> bool {
+        (self.hostname(), self.path()) == (hostname, path)
+    }
+
     /// The destinations of the place's application: for a path, the path itself and everything below.
     pub fn destinations(&self) -> Vec<Destination> {
         let destination = |path: String| Destination { host: self.hostname.clone(), path: path.into() };

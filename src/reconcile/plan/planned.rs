@@ -98,9 +98,7 @@ impl Plan {
             if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule)) {
                 let path = refusal.set_identifier.as_deref().and_then(path_of);
                 let own = snapshot.own_application(application);
-                let is_of_place = own.is_some_and(|own| {
-                    (own.place.hostname(), own.place.path()) == (&*refusal.hostname, path)
-                });
+                let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
                 let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
                 refusal.reason = Reason::StillProtected { application, relying, is_of_place };
             }

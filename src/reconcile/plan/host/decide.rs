@@ -113,7 +113,7 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
     let protection = HostProtection::of(&host.hostname, host.snapshot());
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
-    let foreign = protection.foreign_login(gated.path()).filter(|_| is_open);
+    let foreign = is_open.then(|| protection.foreign_login(gated.path())).flatten();
     outcome.notes.extend(foreign.map(|foreign| {
         note(format!(
             "webhook/access-policy: none opens nothing at path {:?}, because the Access application {:?}, which is not ours, asks \
@@ -263,7 +263,7 @@ fn left_behind_by<'a>(
     let mut whole = accepted.iter().filter(|gated| gated.path().is_none());
     // A record alone leaves the requests to the rules of others, and to those of our wildcards.
     let has_whole_rule = keeps_whole || whole.clone().any(|gated| gated.rule().is_some());
-    let of_wildcard = || obstacle::wildcard_left_behind(host, wanted).filter(|_| !has_whole_rule);
+    let of_wildcard = || if has_whole_rule { None } else { obstacle::wildcard_left_behind(host, wanted) };
     let is_whole = keeps_whole || whole.next().is_some();
     let rule = obstacle::left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
     Some((visited, rule))
