@@ -117,12 +117,12 @@ impl Provider {
         with_access: bool,
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, ReadError> {
-        let (begun, generation) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
+        let generation = lock(&self.last_snapshot).begin_reading();
         let read = self.reader.snapshot(account, settings, with_access, deadline);
         lock(&self.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
         let snapshot = Arc::new(read?);
         self.count_content(&snapshot);
-        lock(&self.last_snapshot).end_reading(&snapshot, begun, generation);
+        lock(&self.last_snapshot).end_reading(&snapshot, generation);
         Ok(snapshot)
     }
 

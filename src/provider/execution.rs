@@ -31,7 +31,7 @@ use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::Provider;
-use crate::provider::memory::{FullZone, WriteMemory};
+use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
 use crate::reconcile::reason::Reason;
@@ -279,10 +279,10 @@ impl<'a> Execution<'a> {
             halving.note_written();
             return Ok(());
         };
-        if let Some(piece) = halving.divide(!answer.is_of_cloudflare(), self.time_left()) {
+        if let Some(piece) = halving.divide(self.time_left()) {
             self.judge_refused(target, &[piece], &answer);
         }
-        if halving.is_intercepted() { Err(Stop::Target(intercepted(answer))) } else { Ok(()) }
+        Ok(())
     }
 
     /// Sends one group, and returns the answer that refused the content, if one did.
@@ -332,12 +332,18 @@ impl<'a> Execution<'a> {
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
-        let unpaused = match answer {
-            _ if !answer.is_of_cloudflare() => Some(intercepted(answer.clone())),
+        let unpaused = match target {
+            _ if !answer.is_of_cloudflare() => {
+                Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
+            }
             // The record existed when the snapshot was read.
             _ if answer.is_missing_record() => Some(meanwhile("deleted")),
             // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
             _ if answer.is_record_conflict() && pieces.iter().all(is_first) => Some(meanwhile("created")),
+            WriteTarget::Zone(zone) if answer.is_record_quota() => {
+                self.full_zones.insert(zone, answer.clone());
+                Some(Reason::Cloudflare(format!("{answer}{ZONE_IS_FULL}")))
+            }
             _ => None,
         };
         if let Some(reason) = unpaused {
@@ -347,25 +353,11 @@ impl<'a> Execution<'a> {
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
-        let mut text = answer.to_string();
-        let full_zone = match target {
-            WriteTarget::Zone(zone) if answer.is_record_quota() => {
-                text.push_str(ZONE_IS_FULL);
-                self.full_zones.insert(zone, answer.clone());
-                Some(FullZone { zone: zone.clone(), records: self.records_in(zone) })
-            }
-            _ => None,
-        };
-        let reason = Reason::Cloudflare(text);
+        let reason = Reason::Cloudflare(answer.to_string());
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.give_up_refused(&refused);
         for piece in pieces {
-            self.memory.write_history.pause_refused(
-                piece.fingerprint(),
-                reason.clone(),
-                full_zone.clone(),
-                now,
-            );
+            history.pause_refused(piece.fingerprint(), reason.clone(), now);
         }
     }
 
@@ -394,9 +386,4 @@ fn cause_not_found() -> Reason {
          find it, and the next loops continue the search"
             .to_owned(),
     )
-}
-
-/// The reason after an answer of another server than Cloudflare's.
-fn intercepted(answer: ErrorResponse) -> Reason {
-    Reason::Waiting(Error::Intercepted(answer).to_string())
 }

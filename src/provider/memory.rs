@@ -22,7 +22,6 @@ pub(super) use self::newest::Newest;
 pub(super) use self::unfinished::GroupSize;
 use self::unfinished::{TargetMemories, TurnMemory};
 pub(super) use self::unneeded_places::UnneededPlaces;
-pub(super) use self::write_history::FullZone;
 use self::write_history::WriteHistory;
 
 /// The memory from one request that writes to the next.

@@ -1,7 +1,7 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 
 use crate::clock::Deadline;
 use crate::ingress::RuleEdit;
@@ -20,7 +20,6 @@ use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
-use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
@@ -70,9 +69,6 @@ impl Provider {
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        if let Some(plan) = self.plan_without_writes() {
-            return self.finish_without_writes(&plan);
-        }
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
@@ -80,7 +76,7 @@ impl ApplyRequest<'_> {
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan_after_looks(&snapshot);
             if plan.is_empty() || self.provider.is_dry_run() {
-                return self.finish_without_writes(&plan);
+                return self.finish(&plan, &RunResult::default());
             }
             self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
@@ -109,32 +105,9 @@ impl ApplyRequest<'_> {
         write_history.tidy(now);
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are
-    /// not looked at, because a look adds no writes.
-    fn plan_without_writes(&self) -> Option<Plan> {
-        let Changes { create, update_old: _, update_new, delete } = self.changes;
-        // A request of this size rarely has only refusals, and planning it twice takes time.
-        if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
-            return None;
-        }
-        let recent = lock(&self.provider.last_snapshot).recent(self.provider.clock().now());
-        let is_enough =
-            |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
-        let snapshot = recent.filter(is_enough)?;
-        let plan = self.plan(&snapshot, &self.inputs(&snapshot));
-        // A move may continue although the snapshot is unchanged, because connectors apply versions later.
-        let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
-        Some(plan).filter(|plan| plan.is_empty() && !is_moving)
-    }
-
     /// True if an endpoint to create or update has a property that depends on Access applications.
     fn asks_for_access(&self) -> bool {
         self.changes.wanted().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
-    }
-
-    /// Reports a plan of which nothing is written.
-    fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        self.finish(plan, &RunResult::default())
     }
 
     /// Reports the results. Fails if work is left.
@@ -179,7 +152,7 @@ impl ApplyRequest<'_> {
     /// version that was read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
     fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
         let Self { provider, resolved, .. } = self;
-        let mut inputs = self.inputs(snapshot);
+        let mut inputs = self.inputs();
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan(snapshot, &inputs);
@@ -201,9 +174,9 @@ impl ApplyRequest<'_> {
         }
     }
 
-    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
+    fn inputs(&self) -> PlanInputs {
         PlanInputs {
-            paused: self.memory.write_history.paused_contents(snapshot, self.provider.clock().now()),
+            paused: self.memory.write_history.paused_contents(self.provider.clock().now()),
             is_dry_run: self.provider.is_dry_run(),
             ..PlanInputs::default()
         }
@@ -239,7 +212,7 @@ impl ApplyRequest<'_> {
                 Err(NotWritten::Failed(reason)) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        history.pause_refused(content, reason.clone(), None, now);
+                        history.pause_refused(content, reason.clone(), now);
                     }
                     failed.push((write.clone(), reason));
                 }

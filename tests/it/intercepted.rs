@@ -59,7 +59,7 @@ fn no_hostname_is_refused_where_every_write_gets_a_page() {
                 assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
             }
             let writes = harness.cloudflare.take_calls().iter().filter(|call| call.method != "GET").count();
-            assert!(writes <= 3 * 12, "{label}: {writes} writes");
+            assert!(writes <= 3 * 2 * HOSTNAMES, "{label}: {writes} writes");
             assert_eq!(served(&harness), [0; 0], "{label}");
             let told = format!("another server answered in place of Cloudflare's API: HTTP {status}");
             assert!(!harness.log.lines_with(&["refused=waiting", &name(7), &told]).is_empty(), "{label}");
@@ -102,7 +102,6 @@ fn a_hostname_that_gets_a_page_alone_costs_no_other_hostname_anything() {
     }
 }
 
-/// Two pages for single hostnames look like a page for every write: the next request begins with the other hostnames.
 #[test]
 fn the_last_one_is_published_however_many_before_it_get_a_page() {
     for (kind, matcher) in kinds_of_writes() {

@@ -42,8 +42,8 @@ impl Provider {
         if read.is_err() {
             return;
         }
-        // The recent snapshot is this reading or a later one; there is none if a request wrote meanwhile.
-        let Some(snapshot) = lock(&self.last_snapshot).recent(self.clock().now()) else { return };
+        // The last snapshot is this reading or a later one, and outdated if a request wrote meanwhile.
+        let Some(snapshot) = lock(&self.last_snapshot).unless_outdated() else { return };
         let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
         self.delete_selected(resolved, &snapshot, &is_confirmed, deadline);

@@ -20,10 +20,6 @@ use crate::reconcile::plan::HostPlan;
 /// before, and five loops in five minutes must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
-/// After this many consecutive single-piece writes answered by a proxy page, the target's other pieces wait: the
-/// content is not the cause.
-const INTERCEPTIONS_MAX: usize = 2;
-
 /// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice
 /// as large after a success.
 #[derive(Debug)]
@@ -37,8 +33,6 @@ pub(super) struct Halving<'a> {
     pub(super) group_size: GroupSize,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
-    /// The number of consecutive proxy pages for single pieces.
-    interceptions: usize,
 }
 
 impl<'a> Halving<'a> {
@@ -61,7 +55,7 @@ impl<'a> Halving<'a> {
             }
         }
         let time_left_at_search = (group_size != GroupSize::All || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search, interceptions: 0 }
+        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search }
     }
 
     /// True during a search for bad pieces.
@@ -77,11 +71,6 @@ impl<'a> Halving<'a> {
                 || calls_left < limits::SHARED_CALLS_LEFT_MIN
                 || time_left < limits::WRITE_TIME_MIN.max(time / 2)
         })
-    }
-
-    /// True if another server answers in place of the target, whatever the content.
-    pub(super) fn is_intercepted(&self) -> bool {
-        self.interceptions >= INTERCEPTIONS_MAX
     }
 
     /// The next group; empty at the end. A group of several hostnames has at most this many operations.
@@ -112,20 +101,17 @@ impl<'a> Halving<'a> {
             GroupSize::Hostnames(number) => GroupSize::Hostnames(number.saturating_mul(2)),
             GroupSize::SinglePieces => GroupSize::Hostnames(1),
         };
-        self.interceptions = 0;
     }
 
     /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece, and drops
     /// the other pieces of its hostname.
-    pub(super) fn divide(&mut self, is_interception: bool, time_left: Duration) -> Option<Piece<'a>> {
+    pub(super) fn divide(&mut self, time_left: Duration) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
-        self.interceptions = if is_interception { self.interceptions } else { 0 };
         let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
             [pieces] => {
                 if let [piece] = **pieces {
-                    self.interceptions += usize::from(is_interception);
                     self.drop_given_up(|host| host.hostname == piece.host.hostname);
                     return Some(piece);
                 }
@@ -257,18 +243,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
-        let hosts = ["a", "b", "c", "d"].map(|hostname| host(hostname, 1));
-        let pieces = hosts.each_ref().map(piece);
-        let mut halving = Halving::new(&pieces, GroupSize::SinglePieces, TIME, |_| false);
-        for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
-            halving.next(9);
-            assert!(halving.divide(page, TIME).is_some());
-            assert_eq!(halving.is_intercepted(), is_intercepted);
-        }
-    }
-
     proptest! {
         /// Whatever an earlier request remembered. Cloudflare refuses a group for each bad piece in it.
         #[test]
@@ -297,7 +271,7 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.divide(false, TIME);
+                    let bad = halving.divide(TIME);
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
                     halving.note_written();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use log::{Level, warn};
 
 use super::Execution;
-use super::work::{Piece, WriteTarget, pieces};
+use super::work::{Piece, WriteTarget};
 use crate::cloudflare::{Batch, Error, WrittenRecord};
 use crate::logging;
 use crate::model::{RecordId, RecordPatch, ZoneId, ZonePlan};
@@ -32,18 +32,6 @@ impl<'a> Execution<'a> {
             Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,
         }
-    }
-
-    /// The number of the zone's records after the writes of this run so far.
-    pub(super) fn records_in(&self, zone: &ZoneId) -> usize {
-        let before = self.snapshot.zone(zone).map_or(0, |zone| zone.records().len());
-        let written = self.plan.hosts.iter().filter(|host| host.zone == *zone).flat_map(pieces);
-        let written = written.filter(|piece| self.ledger.is_written(piece));
-        written.flat_map(|piece| piece.operations()).fold(before, |count, operation| match operation {
-            RecordOperation::Post(_) => count + 1,
-            RecordOperation::Delete { .. } => count.saturating_sub(1),
-            RecordOperation::Patch(_) => count,
-        })
     }
 
     /// Writes the operations of the pieces in one batch.

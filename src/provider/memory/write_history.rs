@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::collections::inserted;
 use crate::limits;
-use crate::model::ZoneId;
 use crate::reconcile::plan::Write;
 use crate::reconcile::reason::Reason;
-use crate::reconcile::snapshot::Snapshot;
 
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
@@ -28,7 +26,7 @@ pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// The fingerprint of a suspect: content that was refused or failed alone, or did not fit into a full zone.
+    /// The fingerprint of a suspect: content that was refused or failed alone.
     Suspect(u64),
     /// The key of a `Write` that was done. A write that is done again within a short time was reverted.
     Done(u64),
@@ -37,17 +35,10 @@ enum Key {
 #[derive(Debug)]
 struct Remembered {
     content: u64,
-    /// The content is not sent before the pause ends, or before the full zone has room.
-    pause: Option<(Pause, Option<FullZone>)>,
+    /// The content is not sent before the pause ends.
+    pause: Option<Pause>,
     /// The write is forgotten at this time, unless the write is refused or done again before.
     forget_at: Instant,
-}
-
-/// A zone that had the maximum number of records.
-#[derive(Clone, Debug)]
-pub(crate) struct FullZone {
-    pub(crate) zone: ZoneId,
-    pub(crate) records: usize,
 }
 
 #[derive(Debug)]
@@ -59,12 +50,10 @@ pub(super) struct Pause {
 
 impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
-    pub(crate) fn paused_contents(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
-        inserted(self.0.values().filter_map(|write| {
-            let (pause, full_zone) = write.pause.as_ref()?;
-            let reason = pause.reason(now)?;
-            (!has_room(full_zone.as_ref(), snapshot)).then_some((write.content, reason))
-        }))
+    pub(crate) fn paused_contents(&self, now: Instant) -> BTreeMap<u64, Reason> {
+        inserted(
+            self.0.values().filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?))),
+        )
     }
 
     /// True if the content is to be sent alone, after all other content.
@@ -72,15 +61,9 @@ impl WriteHistory {
         self.0.contains_key(&Key::Suspect(content))
     }
 
-    /// Pauses content that Cloudflare refused alone, or that did not fit into a full zone.
-    pub(crate) fn pause_refused(
-        &mut self,
-        content: u64,
-        reason: Reason,
-        full_zone: Option<FullZone>,
-        now: Instant,
-    ) {
-        self.pause(Key::Suspect(content), content, reason, full_zone, now);
+    /// Pauses content that Cloudflare refused alone.
+    pub(crate) fn pause_refused(&mut self, content: u64, reason: Reason, now: Instant) {
+        self.pause(Key::Suspect(content), content, reason, now);
     }
 
     /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
@@ -100,7 +83,7 @@ impl WriteHistory {
         let (key, content) = (Key::Done(write.key), write.content_and_state);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
-            return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, None, now);
+            return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, now);
         }
         let forget_at = now + REPEATED_WRITES_APART_MAX;
         self.0.insert(key, Remembered { content, pause: None, forget_at });
@@ -118,12 +101,12 @@ impl WriteHistory {
         }
     }
 
-    fn pause(&mut self, key: Key, content: u64, reason: Reason, full_zone: Option<FullZone>, now: Instant) {
+    fn pause(&mut self, key: Key, content: u64, reason: Reason, now: Instant) {
         let known = self.0.get(&key).filter(|known| known.content == content);
-        let earlier = known.and_then(|known| known.pause.as_ref()).map(|(pause, _)| pause);
+        let earlier = known.and_then(|known| known.pause.as_ref());
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
-        self.0.insert(key, Remembered { content, pause: Some((pause, full_zone)), forget_at });
+        self.0.insert(key, Remembered { content, pause: Some(pause), forget_at });
     }
 }
 
@@ -149,17 +132,9 @@ impl Pause {
     }
 }
 
-/// True if a zone that was full has fewer records now.
-fn has_room(full_zone: Option<&FullZone>, snapshot: &Snapshot) -> bool {
-    full_zone.is_some_and(|FullZone { zone, records }| {
-        snapshot.zone(zone).is_some_and(|zone| zone.records().len() < *records)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::snapshot;
     use crate::provider::memory::year;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -182,7 +157,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_paused = paused.paused_contents(&snapshot(), now).contains_key(&1);
+            let is_paused = paused.paused_contents(now).contains_key(&1);
             if !is_paused {
                 send(&mut paused, now);
             }
@@ -194,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.pause_refused(1, no(), None, now));
+        let tries = sent(240, |paused, now| paused.pause_refused(1, no(), now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -211,7 +186,7 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             paused.note_written(&write(1, 1), start);
             paused.note_written(&write(1, 1), again);
-            let reasons = paused.paused_contents(&snapshot(), again);
+            let reasons = paused.paused_contents(again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
@@ -219,8 +194,7 @@ mod tests {
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let holds =
-            |paused: &WriteHistory, content| paused.paused_contents(&snapshot(), now).contains_key(&content);
+        let holds = |paused: &WriteHistory, content| paused.paused_contents(now).contains_key(&content);
         for _ in 0..5 {
             paused.note_written(&write(1, 1), now);
             paused.note_written(&write(1, 2), now);
@@ -235,15 +209,14 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let is_paused =
-            |paused: &WriteHistory, now| paused.paused_contents(&snapshot(), now).contains_key(&1);
-        paused.pause_refused(1, no(), None, now);
-        paused.pause_refused(1, no(), None, now);
+        let is_paused = |paused: &WriteHistory, now| paused.paused_contents(now).contains_key(&1);
+        paused.pause_refused(1, no(), now);
+        paused.pause_refused(1, no(), now);
         paused.forget(2);
         assert!(is_paused(&paused, now) && paused.is_suspect(1));
         paused.forget(1);
         assert!(!is_paused(&paused, now) && !paused.is_suspect(1));
-        paused.pause_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), now);
         assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
         assert!(paused.is_suspect(1), "it is still tried apart");
     }
@@ -252,16 +225,16 @@ mod tests {
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_suspect(1, now);
-        assert!(paused.is_suspect(1) && paused.paused_contents(&snapshot(), now).is_empty());
-        paused.pause_refused(2, no(), None, now);
+        assert!(paused.is_suspect(1) && paused.paused_contents(now).is_empty());
+        paused.pause_refused(2, no(), now);
         paused.note_suspect(2, now);
-        assert_eq!(paused.paused_contents(&snapshot(), now), [(2, no())].into());
+        assert_eq!(paused.paused_contents(now), [(2, no())].into());
     }
 
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.pause_refused(1, no(), None, now);
+        paused.pause_refused(1, no(), now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
         assert_eq!(paused.0.len(), 1);
@@ -274,7 +247,7 @@ mod tests {
     fn above_the_limit_all_is_forgotten_as_after_a_restart() {
         for (number, left) in [(WRITES_MAX, WRITES_MAX), (WRITES_MAX + 1, 0)] {
             let (mut paused, now) = (WriteHistory::default(), now());
-            (0..number as u64).for_each(|rule| paused.pause_refused(rule, no(), None, now));
+            (0..number as u64).for_each(|rule| paused.pause_refused(rule, no(), now));
             paused.tidy(now);
             assert_eq!(paused.0.len(), left, "of {number}");
         }
@@ -288,7 +261,7 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.pause_refused(3 * number, no(), None, now);
+            paused.pause_refused(3 * number, no(), now);
             paused.note_suspect(3 * number + 1, now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);

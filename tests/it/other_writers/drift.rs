@@ -172,7 +172,7 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
             external_dns.run_loop(&desired).expect("nothing to do");
         }
         let calls = account.cloudflare().count_calls();
-        assert_eq!((calls.reads, calls.writes), (3 * 3, 0), "{label}");
+        assert_eq!((calls.reads, calls.writes), (3 * 2 * 3, 0), "{label}");
     };
     assert_quiet("stored otherwise");
 

@@ -7,7 +7,6 @@ use cloudflare_emulator::{Call, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
-use super::stamped;
 use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::SharedTime;
 
@@ -63,32 +62,6 @@ fn a_request_whose_document_was_written_ends_with_the_first_failure() {
     let calls = account.cloudflare().take_calls();
     assert_eq!(writes(&calls, "zones"), [1, 1], "{calls:#?}");
     assert!(calls.last().is_some_and(|call| call.path.ends_with("/batch")), "{calls:#?}");
-}
-
-/// Each write costs a call, and a refusal that nothing can change needs none.
-#[test]
-fn what_a_full_zone_refuses_is_tried_again_by_the_next_loop_where_something_has_left_that_zone() {
-    let gone = |name: &str| published(&format!("gone.{name}"), "http://web:80");
-    let new = published("new.example.org", "http://web:80");
-    for (before, batches, label) in [
-        (vec![], 1, "nothing leaves"),
-        (vec![gone("example.com")], 1, "something leaves another zone"),
-        (vec![gone("example.org")], 3, "refused, left, and written by the next loop"),
-    ] {
-        let account = SharedAccount::new();
-        let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
-        program.external_dns().run_loop(&before).expect("published");
-        account.cloudflare().edit(|cloudflare| {
-            let records = cloudflare.records(&account.organisation).len();
-            cloudflare.zone_mut(&account.organisation).record_quota = records;
-        });
-        account.cloudflare().take_calls();
-        for _ in 0..2 {
-            program.external_dns().run_loop(std::slice::from_ref(&new)).expect("refused by name or done");
-        }
-        assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation)[0], batches, "{label}");
-        assert_eq!(stamped(&account).len(), usize::from(batches > 1), "{label}");
-    }
 }
 
 /// A write whose answer could not be awaited does not begin.
