@@ -211,7 +211,7 @@ impl ApplyRequest<'_> {
                 }
                 Err(NotWritten::Failed(reason)) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
-                    if matches!(reason, Reason::Cloudflare(_)) {
+                    if matches!(reason, Reason::Cloudflare(_) | Reason::AccessPolicy(_)) {
                         history.pause_refused(content, reason.clone(), now);
                     }
                     failed.push((write.clone(), reason));

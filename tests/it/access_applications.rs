@@ -91,9 +91,10 @@ fn a_replacement_that_was_refused_or_undone_twice_is_tried_again_after_ten_minut
     assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
     assert!(stage.logged(&["refused=not_kept", NAME, "Access application"]));
     assert!(stage.logged(&[
-        "refused=cloudflare",
+        "error",
+        "refused=access_policy",
         NEXT,
-        "the Access application is not accepted: ",
+        "asks for an Access application that Cloudflare does not accept: ",
         "not like this"
     ]));
     stage.cloudflare().advance_clock(PAUSE - MOMENT);
@@ -168,7 +169,7 @@ fn more_applications_than_the_account_may_have_are_refused_and_asked_for_once() 
         assert_eq!(writes(&stage, &desired).len(), 2, "{before}");
         assert_eq!(stage.applications().len(), before + made, "{before}");
         assert_eq!(
-            stage.logged(&["refused=cloudflare", "Cloudflare refused the write: "]),
+            stage.logged(&["refused=access_policy", "that Cloudflare does not accept: "]),
             made < 2,
             "{before}"
         );

@@ -55,12 +55,12 @@ impl ApplicationWriter<'_> {
     }
 
     fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
+        let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
         let note = |outcome| {
             self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
         };
         match self.write(write) {
             Ok(outcome) => {
-                let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
                 let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !is_deletion;
                 note(outcome);
                 if has_gone {
@@ -73,7 +73,13 @@ impl ApplicationWriter<'_> {
                 if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
                     note(ApplicationWriteOutcome::InDoubt);
                 }
-                Err(reason_of(&error))
+                Err(match error {
+                    Error::Rejected(answer) if !is_deletion => {
+                        let problem = "asks for an Access application that Cloudflare does not accept";
+                        Reason::AccessPolicy(format!("{problem}: {answer}").into())
+                    }
+                    error => reason_of(&error),
+                })
             }
         }
     }
@@ -148,9 +154,7 @@ fn inline_policies(members: &Map<String, Value>) -> Vec<String> {
 fn reason_of(error: &Error) -> Reason {
     let text = format!("the Access application cannot be written: {error}");
     match error {
-        Error::Rejected(response) => {
-            Reason::Cloudflare(format!("the Access application is not accepted: {response}"))
-        }
+        Error::Rejected(response) => Reason::Cloudflare(format!("the Access application stays: {response}")),
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }
