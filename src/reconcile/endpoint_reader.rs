@@ -41,6 +41,14 @@ const RESOURCE_MAX_BYTES: usize = 400;
 /// The source of a service that an object does not name.
 const DEFAULT_SERVICE: &str = "DEFAULT_SERVICE";
 
+/// The service of a rule, as text that is not parsed yet.
+pub(super) struct ServiceText<'e> {
+    /// The part of the endpoint, or the setting, that has the service.
+    source: &'static str,
+    /// Empty if the endpoint is meant for a tunnel but names no service.
+    text: Cow<'e, str>,
+}
+
 /// Reads the endpoints of one request.
 #[derive(Debug)]
 pub struct EndpointReader<'s> {
@@ -83,7 +91,7 @@ impl<'s> EndpointReader<'s> {
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
             || base.text(TUNNEL_SERVICE).is_some()
-            || self.service_text(endpoint, &targets, &base).is_some_and(|(_, text)| !text.is_empty());
+            || self.service_text(endpoint, &targets, &base).is_some_and(|service| !service.text.is_empty());
         let is_out = excludes_rule(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
         let rules = named.into_iter().chain(stands_alone.then_some(base));
@@ -132,7 +140,8 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<CanonicalEndpoint> {
         let service = self.service_text(endpoint, targets, properties)?;
-        let (asks_for_login, uses_default) = (self.asks_for_login(properties), service.0 == DEFAULT_SERVICE);
+        let (asks_for_login, uses_default) =
+            (self.asks_for_login(properties), service.source == DEFAULT_SERVICE);
         let mut reader = RuleReader { reader: self, endpoint, targets, properties, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
@@ -219,16 +228,16 @@ impl<'s> EndpointReader<'s> {
         }
     }
 
-    /// The source of the service and its text. The text is empty if the endpoint is meant for a tunnel but names no
-    /// service. `None` if nothing shows that the endpoint is meant for a tunnel.
+    /// The service of a rule; `None` if nothing shows that the endpoint is meant for a tunnel.
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
         targets: &[TargetKind],
         properties: &RuleProperties<'e>,
-    ) -> Option<(&'static str, Cow<'e, str>)> {
+    ) -> Option<ServiceText<'e>> {
+        let service = |source, text| Some(ServiceText { source, text });
         if let Some(text) = properties.text(TUNNEL_SERVICE) {
-            return Some((TUNNEL_SERVICE, service_template::fill(text, canonical::resource_of(endpoint))));
+            return service(TUNNEL_SERVICE, service_template::fill(text, canonical::resource_of(endpoint)));
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;
@@ -243,10 +252,10 @@ impl<'s> EndpointReader<'s> {
         services.sort_unstable();
         if !services.is_empty() {
             // Several targets joined with commas and blanks never parse as a service, so they are refused together.
-            return Some(("the target", services.join(", ").into()));
+            return service("the target", services.join(", ").into());
         }
         if is_record {
-            return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
+            return service(TUNNEL_SERVICE, RECORD_ONLY.into());
         }
         // The property of a wildcard does not show that the endpoint is meant for a tunnel.
         let names =
@@ -255,14 +264,14 @@ impl<'s> EndpointReader<'s> {
         if let Some(template) = &operator.default_service
             && (operator.publish_all || names().any(property_name::is_known))
         {
-            return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
+            return service(DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into());
         }
         let mut targets = endpoint.targets.iter().zip(targets);
         if let Some((text, _)) = targets.find(|(_, kind)| **kind == TargetKind::ClusterName) {
-            return Some(("the target", text.into()));
+            return service("the target", text.into());
         }
         let is_meant = names().any(|name| self.meaning(name) != Meaning::Foreign);
-        is_meant.then_some((TUNNEL_SERVICE, "".into()))
+        if is_meant { service(TUNNEL_SERVICE, "".into()) } else { None }
     }
 
     fn meaning(&mut self, name: &str) -> Meaning {

@@ -225,31 +225,46 @@ fn check_of_present(
     publication: &Publication,
     protection: HostProtection<'_>,
 ) -> Result<Option<AccessCheck>, Reason> {
+    let Some(rule) = &publication.rule else {
+        return check_record_opens_nothing(publication, protection).map(|()| None);
+    };
     let path = publication.path();
     let covering = protection.own_login(path).map(|own| own.application);
-    let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
-    if let Some(asked) = asked {
+    if let Some(asked) = rule.origin_request.access_check() {
         if protection.application_made_for(path).is_some() {
             return Err(Reason::AccessPolicy(TWO_WAYS.into()));
         }
-        return Ok(Some(asked.accepting(covering.map(|covering| &covering.audience))));
+        return Ok(Some(asked.clone().accepting(covering.map(|covering| &covering.audience))));
     }
-    let check = protection.present_check(path);
-    if let AccessReading::Failed(unread) = &protection.snapshot.access
-        && protection.claims_protection()
-        && (check.is_none() || publication.rule.is_none())
-    {
-        return Err(unknown(publication, protection, unread));
+    let present = protection.present_check(path);
+    if present.is_none() {
+        check_login_is_known(publication, protection)?;
     }
-    if publication.rule.is_none() {
-        // The comment may claim the record without a rule before the rule is deleted.
-        let rule = protection.own_rule(path, Some(&publication.tunnel));
-        let is_open =
-            !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
-        let is_closed = check.is_some() && covering.is_none() && !is_open;
-        return if is_closed { Err(Reason::WouldOpen) } else { Ok(None) };
+    Ok(protection.kept_check(present, covering))
+}
+
+/// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.
+fn check_record_opens_nothing(
+    publication: &Publication,
+    protection: HostProtection<'_>,
+) -> Result<(), Reason> {
+    check_login_is_known(publication, protection)?;
+    // The comment may claim the record without a rule before the rule is deleted.
+    let rule = protection.own_rule(None, Some(&publication.tunnel));
+    let is_open =
+        !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
+    let is_closed_by_rule = protection.present_check(None).is_some() && protection.own_login(None).is_none();
+    if is_closed_by_rule && !is_open { Err(Reason::WouldOpen) } else { Ok(()) }
+}
+
+/// Refuses a publication while Access cannot be read, if a comment says that Access protects the hostname.
+fn check_login_is_known(publication: &Publication, protection: HostProtection<'_>) -> Result<(), Reason> {
+    match &protection.snapshot.access {
+        AccessReading::Failed(unread) if protection.claims_protection() => {
+            Err(unknown(publication, protection, unread))
+        }
+        _ => Ok(()),
     }
-    Ok(protection.kept_check(check, covering))
 }
 
 /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every

@@ -115,10 +115,10 @@ impl NameUnder<'_> {
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
         let key = || RuleKey::of(self.name(), rule.path());
-        let is_withdrawn = || rule.requires_access() && self.requests.withdrawn.contains(&key());
+        let is_withdrawn_with_check = || rule.requires_access() && self.requests.withdrawn.contains(&key());
         !requires_another(rule, self.application)
             && !self.is_to_be_open(tunnel, rule)
-            && !is_withdrawn()
+            && !is_withdrawn_with_check()
             && !self.is_covered(rule.path())
     }
 

@@ -1,9 +1,8 @@
 //! Reads one rule of an endpoint, or its record alone. All its mistakes are reported.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use super::EndpointReader;
+use super::{EndpointReader, ServiceText};
 use crate::ingress::access_check::ACCESS_PROPERTIES;
 use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service, WantedRule};
@@ -96,10 +95,10 @@ impl RuleReader<'_, '_> {
         Ok(tunnel.clone())
     }
 
-    /// The rule; `None` for a record without a rule. The first argument is the source of the service, and its text.
+    /// The rule; `None` for a record without a rule.
     pub(super) fn rule(
         &mut self,
-        (subject, text): (&str, Cow<'_, str>),
+        ServiceText { source: subject, text }: ServiceText<'_>,
         hostname: &Result<Hostname, UnreadableValue>,
     ) -> Result<Option<WantedRule>, UnreadableValue> {
         let (settings, properties) = (self.reader.settings, self.properties);

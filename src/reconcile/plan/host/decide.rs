@@ -203,7 +203,7 @@ fn intended<'h>(
     withdrawn: &[Option<&'h str>],
 ) -> Option<Intended<'h>> {
     let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
-    let left_behind = left_behind_by(host, accepted, keeps_whole);
+    let left_behind = left_behind(host, accepted, keeps_whole);
     let tunnel = tunnel_for(host, accepted, withdrawn)?;
     let open_rule = HostProtection::of(&host.hostname, host.snapshot()).open_rule_in(&tunnel, accepted);
     let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
@@ -253,11 +253,7 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
 }
 
 /// The tunnel that visitors reach now, with a rule there that would lose them, if an endpoint asks for another tunnel.
-fn left_behind_by<'a>(
-    host: &Host<'a>,
-    accepted: &[&Gated],
-    keeps_whole: bool,
-) -> Option<(TunnelId, &'a Rule)> {
+fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()))?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
     let mut whole = accepted.iter().filter(|gated| gated.path().is_none());
@@ -265,7 +261,7 @@ fn left_behind_by<'a>(
     let has_whole_rule = keeps_whole || whole.clone().any(|gated| gated.rule().is_some());
     let of_wildcard = || if has_whole_rule { None } else { obstacle::wildcard_left_behind(host, wanted) };
     let is_whole = keeps_whole || whole.next().is_some();
-    let rule = obstacle::left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
+    let rule = obstacle::foreign_rule_left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
     Some((visited, rule))
 }
 

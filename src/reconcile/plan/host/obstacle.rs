@@ -81,7 +81,11 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
 
 /// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
 /// unless the whole hostname is asked for. If the record pointed to another tunnel, the rule would lose its requests.
-pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId, is_whole: bool) -> Option<&'a Rule> {
+pub(super) fn foreign_rule_left_behind<'a>(
+    host: &Host<'a>,
+    visited: &TunnelId,
+    is_whole: bool,
+) -> Option<&'a Rule> {
     let snapshot = host.snapshot();
     let wider = || {
         let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);

@@ -244,7 +244,7 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 /// that was asked for without a rule is deleted.
 fn serves_foreign_rule(host: &Host<'_>) -> bool {
     let visited = host.record_tunnel().filter(|_| !host.claims_record_only());
-    visited.is_some_and(|visited| obstacle::left_behind(host, &visited, true).is_some())
+    visited.is_some_and(|visited| obstacle::foreign_rule_left_behind(host, &visited, true).is_some())
 }
 
 /// True if the record is new and was created for rules none of which exists, and if it hides a wildcard's record with
