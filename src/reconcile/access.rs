@@ -2,6 +2,20 @@
 //!
 //! A place is a hostname or a path of it. Its protection changes only if an object asks for that. An endpoint without
 //! Access properties preserves the protection of its place. Only `webhook-access-policy: none` opens a place.
+//!
+//! | question | file |
+//! |---|---|
+//! | What was read of Access? | `reading.rs` |
+//! | Which applications are near a hostname, and which are ours? | `applications.rs` |
+//! | Which place was an application made for? | `place.rs` |
+//! | Which requests does a destination of an application take? | `destination.rs` |
+//! | Which rules and records answer the visitors of a place? | `answering.rs` |
+//! | How is a place protected now? | `host_protection.rs`, as properties `shown.rs`, without doubt `guard.rs` |
+//! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a request `requests.rs` |
+//! | May an endpoint be published, and with which Access check? | `gate.rs` |
+//! | May a place be opened? | `opening.rs`; what else would be open: `relying.rs` |
+//! | May a record point to another tunnel? | `open_rule.rs` |
+//! | Which applications does nothing need, and which refuse visitors? | `unneeded.rs`, `refused_visitors.rs` |
 
 pub mod answering;
 pub mod applications;
