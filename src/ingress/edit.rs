@@ -222,12 +222,13 @@ impl<'a> MarkedRules<'a> {
         self.near(hostname).losing(Scope::new(hostname, path))
     }
 
-    /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests.
-    /// `None` if there is no such rule.
+    /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests,
+    /// as far as the paths' texts tell. `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let (present, _) = near.entries().find(|(_, entry)| scope.is_of(&entry.rule))?;
-        near.front(present).find(|(_, entry)| scope.is_covered_by(&entry.rule)).map(|(_, entry)| &*entry.rule)
+        let mut front = near.front(present).map(|(_, entry)| &*entry.rule);
+        front.find(|rule| rule.takes_all(hostname.as_str(), path))
     }
 
     /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes

@@ -117,6 +117,11 @@ impl Rule {
         self.matches_host(hostname) && shape::covers(self.path(), path)
     }
 
+    /// As [`Self::matches_all`], by the stronger proof of [`PathPattern::matches_all_of`].
+    pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.matches_host(hostname) && PathPattern::matches_all_of(self.path(), path)
+    }
+
     /// True if the rule matches the hostname and, as far as the texts tell, may match a request for the path.
     pub fn may_match(&self, hostname: &str, path: Option<&str>) -> bool {
         self.matches_host(hostname) && shape::may_share(self.path(), path)

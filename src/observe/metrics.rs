@@ -90,7 +90,7 @@ families! {
         "Endpoints of the last adjustment that are protected without naming an Access policy.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "Refusals of the last request.",
-    Adoptions: "counter" "adoptions_total" [] "Foreign rules and records that were taken over by ADOPT.",
+    Adoptions: "counter" "adoptions_total" [] "Foreign rules, records and Access applications that were taken over by ADOPT.",
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",
     Connectors: "gauge" "connectors" ["tunnel"]

@@ -9,6 +9,7 @@ use crate::collections::inserted;
 use crate::ingress::{OriginOption, RuleEdit};
 use crate::locks::lock;
 use crate::logging;
+use crate::model::access::Application;
 use crate::model::endpoint::{Changes, Property, annotation_of};
 use crate::model::text::fingerprint;
 use crate::model::{LogLine, TunnelId, hostname};
@@ -159,12 +160,20 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
     adoptions.chain(edits).chain(operations)
 }
 
-pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
-    LogLine::default()
-        .quoted("hostname", write.place.hostname())
-        .quoted("application", &*write.place.to_string())
-        // `application_created` is `Access application created` in the log.
-        .text(format!("Access {}", write.operation.label_value().replace('_', " ")))
+pub(super) fn describe_application(
+    ApplicationWrite { place, operation, taken_over }: &ApplicationWrite,
+) -> LogLine {
+    // `application_created` is `Access application created` in the log.
+    let mut text = format!("Access {}", operation.label_value().replace('_', " "));
+    if let Some(Application { name, policies, session_duration, .. }) = taken_over {
+        let policies: Vec<&str> = policies.iter().flatten().map(|policy| &*policy.id).collect();
+        let duration = session_duration.as_deref().unwrap_or_default();
+        text += &format!(
+            "; taken over; before: name {name:?}, policies {policies:?}, session duration {duration:?}"
+        );
+    }
+    let (hostname, application) = (place.hostname(), place.to_string());
+    LogLine::default().quoted("hostname", hostname).quoted("application", &*application).text(text)
 }
 
 /// The complete former rule or record, and the options of the rule that change.
@@ -234,7 +243,7 @@ mod tests {
         let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
             let place = Place::of(&hostname, path).expect("a place");
-            describe_application(&ApplicationWrite { place, operation }).to_string()
+            describe_application(&ApplicationWrite { place, operation, taken_over: None }).to_string()
         };
         let wanted = || WantedApplication { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(

@@ -40,7 +40,7 @@ pub struct Entry {
     pub state: EntryState,
     /// The differences of our entry: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
     pub drift: Vec<Box<str>>,
-    /// The Access applications that are known to protect all its requests.
+    /// The Access applications that are known to ask its visitors for a login.
     pub protected_by: Vec<Box<str>>,
 }
 
@@ -109,9 +109,8 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
-        let guarding = HostProtection::of(&hostname, snapshot).guarding(entry.path.as_deref());
-        let names = guarding.into_iter().flatten().map(|application| application.name.clone());
-        entry.protected_by = names.collect();
+        let logins = HostProtection::of(&hostname, snapshot).logins(entry.path.as_deref());
+        entry.protected_by = logins.into_iter().map(|application| application.name.clone()).collect();
     }
     entries.extend(left);
     entries

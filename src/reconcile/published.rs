@@ -27,8 +27,9 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
         let mut add = |path: Option<&str>, is_served, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.record_type, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
-            if let Ok(guarding) = HostProtection::of(hostname, snapshot).guarding(path) {
-                let names: Vec<&str> = guarding.iter().map(|application| &*application.name).collect();
+            let logins = HostProtection::of(hostname, snapshot).logins(path);
+            let names: Vec<&str> = logins.iter().map(|application| &*application.name).collect();
+            if !names.is_empty() {
                 what += &format!("; protected by {names:?}");
             }
             let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());

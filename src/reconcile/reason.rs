@@ -313,12 +313,12 @@ impl fmt::Display for Reason {
                     formatter,
                     "the Access application {application:?} has the same destination and is not ours: "
                 )?;
-                if *is_exact {
-                    formatter.write_str("set ADOPT=access to take it over, ")?;
-                }
+                formatter.write_str(match is_exact {
+                    true => "set ADOPT=access to take it over, delete it at Cloudflare",
+                    false => "remove the destination from it at Cloudflare",
+                })?;
                 formatter.write_str(
-                    "delete it at Cloudflare, or keep it, and set webhook/access-required, -team-name and -aud-tag in place of \
-                     webhook/access-policy",
+                    ", or keep it, and set webhook/access-required, -team-name and -aud-tag in place of webhook/access-policy",
                 )
             }
             Self::WouldOpen => formatter.write_str(

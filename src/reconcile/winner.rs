@@ -23,6 +23,8 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
+const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace: remove it from this object";
+
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
 /// The notes of a choice.
@@ -50,7 +52,9 @@ pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choic
                         && resource_of(&candidate.endpoint) != resource_of(winner)
                         && !candidate.intent.unasked_wildcard
                 });
-                lost.extend(losers.take(limits::NOTES_MAX).map(|loser| left_out(&loser.endpoint, winner)));
+                lost.extend(
+                    losers.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
+                );
                 kept.extend(contest.kept_for_another(winner));
             }
             for (position, candidate) in candidates.iter_mut().enumerate() {
@@ -150,6 +154,23 @@ impl<'a> Contest<'a> {
         self.entitled.is_some() && namespace.as_ref() == self.entitled
     }
 
+    /// The note on an endpoint that lost the path to the winner.
+    fn left_out(&self, loser: &Endpoint, winner: &Endpoint) -> Note {
+        let path = &loser.set_identifier;
+        let name = match resource_of(winner) {
+            "" => "an object without a name",
+            resource => resource,
+        };
+        let [loses, wins] = [loser, winner].map(|endpoint| namespace::code_of(resource_of(endpoint)));
+        let is_stranger = self.snapshot.operator().namespace_guard && loses != wins;
+        let remedy = if is_stranger { STRANGER_REMEDY } else { WINNER_REMEDY };
+        let text = format!(
+            "path {path:?} is not published: {name} has this hostname and path, so the webhook ignores this object's service, \
+             login and options; {remedy}"
+        );
+        Note::of(loser, text)
+    }
+
     /// The note on a rule that stays although no endpoint of its namespace wins the path. ExternalDNS merges endpoints
     /// of several objects, of any namespaces, so the winner may also be an object of the rule's namespace.
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
@@ -193,17 +214,4 @@ fn prefer(candidates: &mut Vec<(usize, &Candidate)>, is_preferred: impl Fn(&Cand
     if candidates.len() > 1 && candidates.iter().any(|(_, candidate)| is_preferred(candidate)) {
         candidates.retain(|(_, candidate)| is_preferred(candidate));
     }
-}
-
-fn left_out(loser: &Endpoint, winner: &Endpoint) -> Note {
-    let path = &loser.set_identifier;
-    let name = match resource_of(winner) {
-        "" => "an object without a name",
-        resource => resource,
-    };
-    let text = format!(
-        "path {path:?} is not published: {name} has this hostname and path, so the webhook ignores this object's service, login \
-         and options; {WINNER_REMEDY}"
-    );
-    Note::of(loser, text)
 }

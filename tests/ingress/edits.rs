@@ -203,6 +203,19 @@ fn a_rule_that_no_request_reaches_is_told() {
     assert_eq!(hidden("a.example.com", ""), Some(("a.example.com".to_owned(), Some("/".to_owned()))));
     assert_eq!(hidden("b.example.com", ""), Some(("*.example.com".to_owned(), None)));
     assert_eq!(hidden("c.example.com", ""), None, "there is no such rule");
+    // The proof goes further than that by which rules are placed.
+    for (theirs, ours, is_hidden) in [
+        ("^/api", "^/api(/|$)", true),
+        ("^/api.*", "^/api(/|$)", true),
+        ("^/a", "^/api(/|$)", true),
+        ("^/api/", "^/api/v1(/|$)", true),
+        ("^/api/", "^/api(/|$)", false),
+    ] {
+        let document =
+            list(&[&format!("a.example.com {theirs} foreign"), &format!("a.example.com {ours} own")]);
+        let marked = document.marked(&is_own);
+        assert_eq!(marked.hidden_by(&hostname("a.example.com"), Some(ours)).is_some(), is_hidden, "{theirs}");
+    }
     assert!(
         !document.marked(&is_own).needs_reordering(&hostname("a.example.com"), None),
         "narrower stands in front by our own order"

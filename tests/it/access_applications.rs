@@ -503,7 +503,7 @@ fn the_remedy_for_a_path_expression_with_a_login_publishes_the_path() {
             at(NAME, &[policy, &[("tunnel-service.dav", "http://dav:80"), (property, path)]].concat())
         };
         stage.run(&[with_path("tunnel-path.dav", "^/v[0-9]+/")]);
-        let remedy = "path expression: use webhook-tunnel-path-prefix, with more than a slash; the published";
+        let remedy = "cannot protect this path: use webhook-tunnel-path-prefix, with more than a slash, without // and";
         let told = stage.harness.log.lines_with(&[by, remedy]);
         assert_eq!(told.len(), 1, "{:#?}", stage.harness.log.lines_with(&["refused="]));
         stage.run(&[with_path("tunnel-path-prefix.dav", "/v1")]);

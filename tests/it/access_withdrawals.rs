@@ -116,6 +116,26 @@ fn an_application_that_is_taken_over_before_any_other_was_made_gets_a_tag_that_i
     assert_eq!(stage.leaks(), [""; 0]);
 }
 
+/// The line was that of a change of our own application, and nothing told what was there.
+#[test]
+fn an_application_that_is_taken_over_is_told_as_it_was_in_a_dry_run_too() {
+    for (dry_run, line) in
+        [("true", "the dry run does not write this: "), ("false", "Access application updated")]
+    {
+        let stage = Stage::new(&[("ADOPT", "access"), ("DRY_RUN", dry_run)]);
+        stage.cloudflare().edit(|cloudflare| {
+            let staff = cloudflare.policies()[0].id.clone();
+            let theirs = json!({
+                "type": "self_hosted", "name": "Payroll", "domain": NAME, "policies": [staff], "session_duration": "15m",
+            });
+            cloudflare.add_application(&theirs).expect("an application");
+        });
+        let _ = stage.run_loop(&[wish("staff")]);
+        let before = [r#"taken over; before: name "Payroll""#, r#"session duration "15m""#];
+        assert_eq!(stage.harness.log.lines_with(&[line, before[0], before[1]]).len(), 1, "{dry_run}");
+    }
+}
+
 /// Each turn takes two seconds at most, because ExternalDNS may wait for it.
 #[test]
 fn protected_hostnames_that_are_withdrawn_at_once_leave_no_application() {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
+use crate::observe::metrics::Family;
 use crate::provider::Provider;
 use crate::provider::memory::ApplicationWriteOutcome;
 use crate::provider::parallel::in_parallel;
@@ -67,6 +68,9 @@ impl ApplicationWriter<'_> {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
                 self.provider.log_change(write.operation.label_value(), &describe_application(write));
+                if write.taken_over.is_some() {
+                    self.provider.metrics.update().add(Family::Adoptions, &[], 1);
+                }
                 Ok(())
             }
             Err(error) => {

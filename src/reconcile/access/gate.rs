@@ -5,6 +5,7 @@ use crate::ingress::access_check::AccessCheck;
 use crate::ingress::{Rule, WantedRule};
 use crate::label_values::label_values;
 use crate::model::TunnelId;
+use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::guard;
@@ -29,6 +30,8 @@ const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and the webh
 pub struct ApplicationWrite {
     pub place: Place,
     pub operation: ApplicationOperation,
+    /// The foreign application that the write takes over, as it was read.
+    pub taken_over: Option<Application>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ impl ApplicationWrite {
     /// The deletion of an application of ours.
     pub fn delete(own: OwnApplication<'_>) -> Self {
         let operation = ApplicationOperation::Delete(own.application.id.clone());
-        Self { place: own.place.clone(), operation }
+        Self { place: own.place.clone(), operation, taken_over: None }
     }
 
     /// Identifies the place among writes.
@@ -189,21 +192,19 @@ fn check_of_policies(
     if let Some(problem) = wanted.problem() {
         return Err(Reason::AccessPolicy(problem.into()));
     }
-    let present = match protection.in_the_way(&place) {
-        None => own,
-        Some(other) => {
-            let is_exact = place::has_destinations_of(other, &place);
-            if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
-                return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
-            }
-            Some(other)
+    let foreign = protection.in_the_way(&place);
+    if let Some(other) = foreign {
+        let is_exact = place::has_destinations_of(other, &place);
+        if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
+            return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
         }
-    };
+    }
+    let present = own.or(foreign);
     let operation = match present {
         Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
         None => ApplicationOperation::Create(wanted.clone()),
     };
-    let write = ApplicationWrite { place, operation };
+    let write = ApplicationWrite { place, operation, taken_over: foreign.cloned() };
     context.inputs.check_not_paused(write.content_fingerprint())?;
     Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
 }

@@ -48,6 +48,15 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
+    /// The applications of all owners that are known to ask visitors of the path for a login: those of [`Self::guarding`], or
+    /// else the one that every visitor meets unless a narrower application lets some of them past.
+    pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.guarding(path).unwrap_or_else(|_| {
+            let first = self.covering_every_request(path).into_iter().next();
+            first.filter(|first| self.whole_access().is_ok() && asks_for_login(first)).into_iter().collect()
+        })
+    }
+
     /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
     pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         let place = Place::of(self.hostname, path).ok()?;
@@ -152,16 +161,12 @@ impl<'a> HostProtection<'a> {
     }
 
     /// The first rule that takes all requests of the path, so that a rule of ours for the path is placed in front of it. A
-    /// rule with an Access check counts by the stronger proof of [`PathPattern::matches_all_of`] too.
+    /// rule with an Access check counts by [`Rule::takes_all`] too.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
         let mut rules = tunnel.document.near(name);
-        let is_closed = |rule: &Rule| {
-            rule.requires_access()
-                && rule.may_match(name, path)
-                && PathPattern::matches_all_of(rule.path(), path)
-        };
+        let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
         rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
     }
 

@@ -51,10 +51,12 @@ pub(super) fn opened(
     let Some(first) = covering.first() else {
         return Ok(AccessStep::Opening { deletion: None, waits_for: None });
     };
-    let is_accepted = context.snapshot.is_accepted(first.application);
-    let deletion = (!is_accepted).then(|| ApplicationWrite::delete(*first));
+    // A dry run shows the state after all loops.
+    let is_dry_run = context.inputs.is_dry_run;
+    let is_deleted_now = is_dry_run || !context.snapshot.is_accepted(first.application);
+    let deletion = is_deleted_now.then(|| ApplicationWrite::delete(*first));
     deletion.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
-    let is_last = deletion.is_some() && covering.len() == 1;
+    let is_last = is_dry_run || is_deleted_now && covering.len() == 1;
     let waits_for = (!is_last).then(|| first.application.id.clone());
     Ok(AccessStep::Opening { deletion, waits_for })
 }

@@ -1,5 +1,5 @@
 //! Finds foreign Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses
-//! every visitor of the application, with a login too.
+//! every visitor of the application, with a login too, and every visitor that the application lets past.
 
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
@@ -24,7 +24,7 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     }
     let mut notes = Vec::new();
     for application in snapshot.access.applications() {
-        if asks_for_login(application) && snapshot.own_application(application).is_none() {
+        if snapshot.own_application(application).is_none() {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }
@@ -32,7 +32,7 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     notes
 }
 
-/// A note if a rule of ours refuses visitors whom the application lets in at the destination. `hostnames` are those of
+/// A note if a rule of ours refuses visitors that the application admits at the destination. `hostnames` are those of
 /// our rules that require a token.
 fn refused_at(
     application: &Application,
@@ -83,11 +83,17 @@ fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
 }
 
 fn text(place: &str, application: &Application, rule: &Rule) -> String {
+    let (name, rule) = (&application.name, rule.described());
+    if !asks_for_login(application) {
+        return format!(
+            "visitors of {place:?} pass the Access application {name:?} without a login, and the rule for {rule} refuses them, \
+             because they bring no token: set webhook-access-policy: none on an object of its own for {place:?}, or take the \
+             place out of that application"
+        );
+    }
     format!(
-        "visitors of {place:?} meet the Access application {:?} first, and the rule for {} refuses its token: delete that \
-         application at Cloudflare, or set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag \
-         of it on an object of its own for {place:?}",
-        application.name,
-        rule.described()
+        "visitors of {place:?} meet the Access application {name:?} first, and the rule for {rule} refuses its token: take the \
+         place out of that application, or set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag \
+         of it on an object of its own for {place:?}"
     )
 }

@@ -57,7 +57,7 @@ impl Plan {
     /// Reports that the applications were not written, with the reasons. A refusal that waits for the write gets the
     /// reason. If no refusal waits for it, a new one is added.
     pub fn refuse_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
-        for (ApplicationWrite { place, operation }, reason) in failed {
+        for (ApplicationWrite { place, operation, .. }, reason) in failed {
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
                 Reason::WaitsForApplication(first) => *first == place,
                 Reason::WaitsForAccessCheck(id) => operation == ApplicationOperation::Delete(id.clone()),

@@ -1,6 +1,7 @@
 //! Which applications are made, counted, used again and deleted.
 
 use external_dns_cloudflare_tunnel_webhook::model::Zone;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::ApplicationOperation;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{content_fingerprints, plan};
@@ -342,6 +343,19 @@ fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
     assert_eq!((labels(&later), later.is_empty(), later.notes), (vec!["cloudflare"], true, vec![]));
 }
 
+/// `DRY_RUN` waited for a loop that never comes, and did not name the deletion.
+#[test]
+fn a_preview_of_an_opening_names_the_deletion_and_waits_for_nothing() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let changes = cloudflare.changes(&[at(NAME, "", OPEN)]);
+    let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
+    let previewed = plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE);
+    let [write] = &*previewed.application_writes else { panic!("{previewed:?}") };
+    assert!(matches!(write.operation, ApplicationOperation::Delete(_)), "{write:?}");
+    assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
+}
+
 /// The application of a twin is deleted in the next request, which is not planned.
 #[test]
 fn an_opening_whose_writes_are_refused_fails_no_request() {
@@ -399,7 +413,7 @@ fn visitors_whom_a_rule_refuses_for_a_foreign_application_are_told_and_no_others
         ("a path", ours.clone(), foreign("f", &admin), Some("app.example.com/admin")),
         ("the path alone", ours.clone(), foreign("f", &admin[..1]), Some("app.example.com/admin")),
         ("below the path", ours.clone(), foreign("f", &admin[1..]), Some("app.example.com/admin")),
-        ("no login", ours.clone(), bypassed(foreign("f", &admin)), None),
+        ("no login", ours.clone(), bypassed(foreign("f", &admin)), Some("app.example.com/admin")),
         ("a wider one", ours.clone(), foreign("f", &["*.example.com"]), None),
         ("another hostname", ours.clone(), foreign("f", &["b.example.com"]), None),
         ("not a path as a rule takes it", ours.clone(), foreign("f", &["app.example.com/a*b"]), None),
