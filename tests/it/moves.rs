@@ -438,16 +438,22 @@ fn what_a_rule_of_our_wildcard_answers_moves_after_the_wildcard() {
     let alone = endpoint_of("ingress/shop/r", NAME, &[("tunnel-service", "none")]);
     let path = [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/api")];
     let path = endpoint_of("ingress/shop/r", NAME, &path);
-    for (label, below, is_held) in [
-        ("record", &alone, false),
-        ("held record", &alone, true),
-        ("path", &path, false),
-        ("held path", &path, true),
+    let beside = [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/other")];
+    let beside = endpoint_of("ingress/shop/r", NAME, &beside);
+    for (label, wide, below, is_held) in [
+        ("record", "", &alone, false),
+        ("held record", "", &alone, true),
+        ("path", "", &path, false),
+        ("held path", "", &path, true),
+        ("record below a path", "/p", &alone, false),
+        ("path beside a path", "/p", &beside, false),
     ] {
         let stage = Stage::new(&[]);
         let office = stage.cloudflare().add_tunnel("office");
         stage.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(&office).connectors = 1);
-        let desired = [at("*.example.com", &[]), below.clone()];
+        let path = [("tunnel-path-prefix", wide)];
+        let path = path.into_iter().filter(|(_, wide)| !wide.is_empty()).collect::<Vec<_>>();
+        let desired = [at("*.example.com", &path), below.clone()];
         stage.run(&desired);
         if is_held {
             let tunnel = stage.harness.tunnel.clone();
@@ -456,7 +462,7 @@ fn what_a_rule_of_our_wildcard_answers_moves_after_the_wildcard() {
             let document = document.replacen('[', theirs, 1);
             stage.cloudflare().put_configuration(&tunnel, &document).expect("it is taken");
         }
-        stage.cloudflare().watch(&["https://app.example.com/"]);
+        stage.cloudflare().watch(&[&format!("https://{NAME}{wide}/")]);
         let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "office,home"), ("MOVE_GRACE", "30s")]);
         for _ in 0..5 {
             let _ = stage.run_loop(&desired);
@@ -465,11 +471,11 @@ fn what_a_rule_of_our_wildcard_answers_moves_after_the_wildcard() {
         stage.run_loop(&desired).expect("no later loop has to finish anything");
         let watched = stage.cloudflare().watched();
         assert!(watched.iter().all(|one| one.lost().is_empty()), "{label}: {}", watched[0]);
-        assert!(stage.cloudflare().visit(NAME, "/").is_served(), "{label}");
+        assert!(stage.cloudflare().visit(NAME, &format!("{wide}/")).is_served(), "{label}");
         let is_moved =
             stage.harness.cnames().iter().any(|(name, target, ..)| name == NAME && target.contains(&office));
         assert_eq!(is_moved, !is_held, "{label}");
-        let told = ["refused=rule_left_behind", NAME, "the rule for \"*.example.com\"", "move that wildcard"];
+        let told = ["refused=rule_left_behind", NAME, "for \"*.example.com\"", "move that wildcard"];
         assert_eq!(stage.harness.log.lines_with(&told).len(), 1, "{label}");
     }
 }

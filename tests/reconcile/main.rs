@@ -9,6 +9,7 @@
 mod access;
 mod access_guard;
 mod adoption;
+mod below_wildcards;
 mod foreign_endpoints;
 mod foreign_rules;
 mod hostname;

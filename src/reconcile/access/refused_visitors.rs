@@ -1,5 +1,5 @@
-//! Finds foreign Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses
-//! every visitor of the application, with a login too, and every visitor that the application lets past.
+//! Finds Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses every visitor
+//! of the application, with a login too, and every visitor that the application lets past.
 
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
@@ -13,7 +13,8 @@ use crate::reconcile::access::host_protection::{
 };
 use crate::reconcile::snapshot::Snapshot;
 
-/// A note on each foreign application whose visitors a rule of ours refuses.
+/// A note on each application whose visitors a rule of ours refuses. An application of ours is made before its rule, so it
+/// counts once a rule accepts its token.
 pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     let closed = snapshot.own_rules().filter(|(_, rule)| rule.requires_access());
     let mut hostnames: Vec<&str> = closed.map(|(_, rule)| rule.folded_hostname()).collect();
@@ -24,7 +25,8 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     }
     let mut notes = Vec::new();
     for application in snapshot.access.applications() {
-        if snapshot.own_application(application).is_none() {
+        let is_foreign = snapshot.own_application(application).is_none();
+        if is_foreign || snapshot.is_accepted(application) {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }
@@ -59,7 +61,8 @@ fn refused_at(
                 && !is_renewed_by_guard(rule, snapshot)
             {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
-                return Some(Note::about(name, text(&format!("{name}{prefix}"), application, rule)));
+                let is_ours = snapshot.own_application(application).is_some();
+                return Some(Note::about(name, text(&format!("{name}{prefix}"), application, is_ours, rule)));
             }
         }
     }
@@ -82,7 +85,7 @@ fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
     snapshot.operator().access_guard && !Hostname::parse(rule.folded_hostname()).is_ok_and(has_application)
 }
 
-fn text(place: &str, application: &Application, rule: &Rule) -> String {
+fn text(place: &str, application: &Application, is_ours: bool, rule: &Rule) -> String {
     let (name, rule) = (&application.name, rule.described());
     if !asks_for_login(application) {
         return format!(
@@ -91,9 +94,14 @@ fn text(place: &str, application: &Application, rule: &Rule) -> String {
              place out of that application"
         );
     }
+    let remedy = match is_ours {
+        true => format!("set webhook-access-policy on an object of its own for {place:?}"),
+        false => format!(
+            "take the place out of that application, or set webhook-access-required, webhook-access-team-name and \
+             webhook-access-aud-tag of it on an object of its own for {place:?}"
+        ),
+    };
     format!(
-        "visitors of {place:?} meet the Access application {name:?} first, and the rule for {rule} refuses its token: take the \
-         place out of that application, or set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag \
-         of it on an object of its own for {place:?}"
+        "visitors of {place:?} meet the Access application {name:?} first, and the rule for {rule} refuses its token: {remedy}"
     )
 }

@@ -462,6 +462,43 @@ fn visitors_whom_a_rule_refuses_for_a_foreign_application_are_told_and_no_others
     }
 }
 
+/// The narrower login is of a wildcard, or stays for a silent endpoint below it.
+#[test]
+fn visitors_of_an_application_of_ours_are_told_whom_a_rule_in_front_refuses() {
+    let wildcard = |prefix, access| at("*.example.com", prefix, access);
+    for (label, before, after, told) in [
+        (
+            "a silent name below a wildcard with a login for a path",
+            vec![wildcard("", "staff"), wildcard("/p", "staff")],
+            vec![wildcard("", "staff"), wildcard("/p", "staff"), at(NAME, "", "")],
+            Some("app.example.com/p"),
+        ),
+        (
+            "a login that stays for a silent path",
+            vec![at(NAME, "/p", "staff")],
+            vec![at(NAME, "", "staff"), at(NAME, "/p/q", "")],
+            Some("app.example.com/p"),
+        ),
+        (
+            "paths with logins",
+            vec![at(NAME, "", "staff")],
+            vec![at(NAME, "", "staff"), at(NAME, "/p", "staff")],
+            None,
+        ),
+    ] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &before);
+        for _ in 0..3 {
+            let loops = notes(&cloudflare);
+            assert!(told.is_some() || loops.is_empty(), "{label}: {loops:?}");
+            run(&mut cloudflare, &after);
+        }
+        let met = notes(&cloudflare).into_iter().filter(|note| note.contains("meet the Access application"));
+        let places: Vec<String> = met.filter_map(|note| Some(note.split('"').nth(3)?.to_owned())).collect();
+        assert_eq!(places, told.into_iter().collect::<Vec<_>>(), "{label}");
+    }
+}
+
 /// The guard renews the tokens that a rule accepts, but not those of a rule with an application of ours.
 #[test]
 fn with_the_guard_visitors_are_told_of_whom_the_rule_of_an_application_of_ours_refuses() {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Host;
 use super::obstacle::Intended;
 use super::{adoption, comment, obstacle};
-use crate::ingress::{Rule, WantedRule};
+use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::TunnelId;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
@@ -256,11 +256,13 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
 fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()))?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
-    let mut whole = accepted.iter().filter(|gated| gated.path().is_none());
+    let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
     // A record alone leaves the requests to the rules of others, and to those of our wildcards.
-    let has_whole_rule = keeps_whole || whole.clone().any(|gated| gated.rule().is_some());
-    let of_wildcard = || if has_whole_rule { None } else { obstacle::wildcard_left_behind(host, wanted) };
-    let is_whole = keeps_whole || whole.next().is_some();
+    let is_asked_for = |rule: &Rule| {
+        let takes_all = |path: Option<&str>| PathPattern::matches_all_of(path, rule.path());
+        keeps_whole || accepted.iter().any(|gated| gated.rule().is_some() && takes_all(gated.path()))
+    };
+    let of_wildcard = || obstacle::wildcard_left_behind(host, wanted, &is_asked_for);
     let rule = obstacle::foreign_rule_left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
     Some((visited, rule))
 }

@@ -101,20 +101,23 @@ pub(super) fn foreign_rule_left_behind<'a>(
     rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
 }
 
-/// The rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if the wanted tunnel
-/// has no rule for them. The wildcard may move later, or never.
-pub(super) fn wildcard_left_behind<'a>(host: &Host<'a>, wanted: &TunnelId) -> Option<&'a Rule> {
-    let snapshot = host.snapshot();
-    let answering = |tunnel: &TunnelId, counts: &dyn Fn(&Rule) -> bool| {
-        let tunnel = snapshot.tunnels.get(tunnel)?;
-        // The catch-all takes all requests.
-        let last = rules_taking_until(host.name(), None, tunnel, counts).pop();
-        last.filter(|last| !is_status(last.service()))
+/// A rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if no rule of the
+/// wanted tunnel takes them all, and no endpoint either (`is_asked_for`). The wildcard may move later, or never.
+pub(super) fn wildcard_left_behind<'a>(
+    host: &Host<'a>,
+    wanted: &TunnelId,
+    is_asked_for: &dyn Fn(&Rule) -> bool,
+) -> Option<&'a Rule> {
+    let (snapshot, name) = (host.snapshot(), host.name());
+    let (visited, wanted) = (host.record_tunnel()?, snapshot.tunnels.get(wanted)?);
+    let is_of_wildcard = |rule: &Rule| !rule.has_hostname(&host.hostname);
+    let is_taken = |path: Option<&str>| {
+        let last = rules_taking_until(name, path, wanted, &|_| true).pop();
+        last.is_some_and(|last| last.matches_all(name, path) && !is_status(last.service()))
     };
-    let visited = host.record_tunnel()?;
-    let rule = answering(&visited, &|rule| !rule.has_hostname(&host.hostname))?;
-    let is_left = snapshot.own_digests().has(&visited, rule) && answering(wanted, &|_| true).is_none();
-    is_left.then_some(rule)
+    let rules = rules_taking_until(name, None, snapshot.tunnels.get(&visited)?, &is_of_wildcard).into_iter();
+    let own = rules.filter(|rule| is_of_wildcard(rule) && snapshot.own_digests().has(&visited, rule));
+    own.filter(|rule| !is_status(rule.service())).find(|rule| !is_asked_for(rule) && !is_taken(rule.path()))
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
