@@ -54,6 +54,23 @@ struct Change<'a, 'w> {
     deleted_later: Vec<HostRule<'a>>,
 }
 
+impl RecordFate {
+    /// A record that names digests without a rule is kept as long as the comment keeps these digests.
+    fn of(host: &Host<'_>, accepted: &[&Gated], is_withdrawal: bool, keeps_dangling: bool) -> Self {
+        if keeps_dangling {
+            Self::Kept
+        } else if accepted.is_empty() && hides_wildcard(host) {
+            Self::Deleted
+        } else if !is_withdrawal {
+            Self::Kept
+        } else if serves_foreign_rule(host) {
+            Self::Released
+        } else {
+            Self::Deleted
+        }
+    }
+}
+
 impl Repoint {
     /// True if the record is pointed to the tunnel in this stage.
     fn is_in(self, stage: Stage) -> bool {
@@ -71,6 +88,14 @@ impl<'a, 'w> Change<'a, 'w> {
         let repoint = repoint(host, wanted_tunnel, is_in_place);
         let (deleted, deleted_later) = unwanted_rules(decision, accepted, is_withdrawal, repoint);
         Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
+    }
+
+    /// The first tunnel that cannot be written, among those that this request or a later one has to edit.
+    fn unwritable_tunnel(&self, host: &Host<'_>) -> Option<&TunnelId> {
+        let deleted = self.deleted.iter().map(|rule| rule.tunnel);
+        let put = self.puts.iter().map(|gated| gated.tunnel());
+        let deleted_later = self.deleted_later.iter().map(|rule| rule.tunnel);
+        deleted.chain(put).chain(deleted_later).find(|tunnel| !host.is_writable(tunnel))
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
@@ -102,33 +127,16 @@ pub(super) fn planned_writes(
     let dangling = comment::dangling(host, &accepted);
     let is_withdrawal = accepted.is_empty() && withdraws_all(decision, &claims_during, &dangling);
     let change = Change::of(decision, &accepted, is_withdrawal);
-    let edits = edits(host, &change, resource.as_deref());
-    let deleted_later = change.deleted_later.iter().map(|rule| rule.tunnel);
-    let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(deleted_later);
-    if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
+    if let Some(tunnel) = change.unwritable_tunnel(host) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     // Another instance may be about to write the rule of such a digest.
     let keeps_dangling = !dangling.is_empty() && !host.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let only_hides_wildcard = hides_wildcard(host);
-    let fate = if keeps_dangling {
-        RecordFate::Kept
-    } else if accepted.is_empty() && only_hides_wildcard {
-        RecordFate::Deleted
-    } else if !is_withdrawal {
-        RecordFate::Kept
-    } else if serves_foreign_rule(host) {
-        RecordFate::Released
-    } else {
-        RecordFate::Deleted
-    };
+    let fate = RecordFate::of(host, &accepted, is_withdrawal, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
-    let mut digests = &claims_during.digests - &removed;
-    for rule in &change.deleted {
-        digests.remove(&rule.digest);
-    }
-    let claims_after = Claims { digests, is_released, ..claims_during };
+    let deleted = inserted(change.deleted.iter().map(|rule| rule.digest));
+    let claims_after = Claims { is_released, ..claims_without(&claims_during, &removed, &deleted) };
     let comments = comment::comments(host, &accepted);
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
@@ -143,12 +151,12 @@ pub(super) fn planned_writes(
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
         zone: host.zone.zone.id.clone(),
         stamp_operations,
-        edits,
+        edits: edits(host, &change, resource.as_deref()),
         unstamp_operations,
         adoptions: adoption::adoptions(host, &accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        deletions_if_unwritable: if only_hides_wildcard { deletions(host) } else { Vec::new() },
+        deletions_if_unwritable: if hides_wildcard(host) { deletions(host) } else { Vec::new() },
         claims: claims_after,
         dangling: removed,
         comments,
@@ -205,11 +213,14 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 /// has.
 fn withdraws_all(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
     let Decision { host, withdrawn, .. } = decision;
-    let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
-    for rule in host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path())) {
-        claims.digests.remove(&rule.digest);
-    }
-    !withdrawn.is_empty() && claims.is_empty()
+    let rules = host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path()));
+    let deleted = inserted(rules.map(|rule| rule.digest));
+    !withdrawn.is_empty() && claims_without(claims, dangling, &deleted).is_empty()
+}
+
+/// The claims that are left without the digests of deleted rules, and without the `dangling` digests.
+fn claims_without(claims: &Claims, dangling: &BTreeSet<Digest>, deleted: &BTreeSet<Digest>) -> Claims {
+    Claims { digests: &(&claims.digests - dangling) - deleted, ..*claims }
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
