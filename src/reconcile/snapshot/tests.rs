@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture;
-use crate::model::{AccountId, RecordId, ZoneId, ZonePlan};
+use crate::model::{AccountId, Record, RecordId, ZoneId, ZonePlan};
 
 const TARGET: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com";
 

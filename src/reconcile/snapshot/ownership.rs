@@ -1,0 +1,202 @@
+//! Tells which records and rules are ours, by the stamps in the comments of records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::collections::inserted;
+use crate::ingress::{MarkedRules, Rule};
+use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::adopt::Need;
+use crate::reconcile::snapshot::{RuleInTunnel, Snapshot, ZoneSnapshot};
+use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
+
+/// A record of ours, with its zone.
+#[derive(Clone, Debug)]
+pub struct OwnRecord<'a> {
+    pub zone: &'a ZoneSnapshot,
+    pub record: &'a Record,
+    /// The stamp in its comment.
+    pub stamp: Stamp,
+}
+
+impl Snapshot {
+    /// All our records. Those of one name are adjacent.
+    pub fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
+        let records =
+            self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
+        let own = records
+            .filter_map(|(zone, record)| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }));
+        own.filter(|own| self.is_zone_of(own.zone, &own.record.name))
+    }
+
+    /// Our records of `name`.
+    pub fn own_records_of(&self, name: &str) -> Vec<OwnRecord<'_>> {
+        let Some(zone) = self.zone_of(name) else { return Vec::new() };
+        let records = zone.records_of(name).iter();
+        records
+            .filter_map(|record| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }))
+            .collect()
+    }
+
+    /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that
+    /// another instance may serve. A record that may exist beside a CNAME is never ours, even with our comment.
+    pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
+        if record.read_only || !record.is_address_or_cname() {
+            return None;
+        }
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
+        let tunnel = record.tunnel();
+        tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
+    }
+
+    /// The stamp and the tunnel of a record that has our owner, and points to a tunnel that another instance may serve.
+    pub(in crate::reconcile) fn stamp_of_same_owner(&self, record: &Record) -> Option<(Stamp, TunnelId)> {
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
+        let tunnel = record.tunnel().filter(|tunnel| self.unconfigured_tunnels.contains(tunnel))?;
+        Some((stamp, tunnel))
+    }
+
+    /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take
+    /// over.
+    pub(in crate::reconcile) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
+        let own: Vec<Stamp> = self.own_records_of(name).into_iter().map(|own| own.stamp).collect();
+        if !own.is_empty() {
+            return own;
+        }
+        let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
+        let foreign = records.iter().filter(|record| record.is_address_or_cname()).filter_map(Stamp::of);
+        foreign
+            .filter(|stamp| self.operator().adopt.allows(&Need::of_stamp(stamp, &self.operator().owner)))
+            .collect()
+    }
+
+    /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
+    /// for that rule, and ExternalDNS is not shown it.
+    pub(in crate::reconcile) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
+        if !stamp.claims.is_released {
+            return None;
+        }
+        let visited = record.tunnel()?;
+        let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
+        rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
+    }
+
+    /// All rules that are ours, with their tunnels.
+    pub fn own_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
+        let own = self.own_digests();
+        let tunnels = self.tunnels.iter();
+        let rules =
+            tunnels.flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
+        rules.filter(move |(id, rule)| own.has(id, rule))
+    }
+
+    /// Our rules of a hostname, with their tunnels, as far as `is_meant` selects them.
+    pub(in crate::reconcile) fn own_rules_of<'s>(
+        &'s self,
+        hostname: &Hostname,
+        is_meant: impl Fn(&Rule) -> bool,
+    ) -> Vec<RuleInTunnel<'s>> {
+        let own = self.own_digests();
+        let rules = self
+            .tunnels
+            .iter()
+            .flat_map(|(id, tunnel)| tunnel.document.near(hostname.as_str()).map(move |rule| (id, rule)));
+        rules
+            .filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule))
+            .collect()
+    }
+
+    /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
+    pub(in crate::reconcile) fn rules_claimed_by<'s>(
+        &'s self,
+        hostname: &Hostname,
+        stamp: &Stamp,
+    ) -> Vec<RuleInTunnel<'s>> {
+        let rules = self.digested_rules_of(hostname);
+        let named = &naming_digests(&rules) & &stamp.claims.digests;
+        rules.into_iter().filter(|(digest, _)| named.contains(digest)).map(|(_, placed)| placed).collect()
+    }
+
+    /// The rules of a hostname, ours and foreign, each with its digest.
+    pub(in crate::reconcile) fn digested_rules_of<'s>(
+        &'s self,
+        hostname: &Hostname,
+    ) -> Vec<(Digest, RuleInTunnel<'s>)> {
+        let rules = self.rules_of(hostname).into_iter();
+        rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect()
+    }
+
+    /// The claims of a hostname's stamp, without the digests that no rule has.
+    pub(in crate::reconcile) fn existing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
+        let digests = self.digested_rules_of(hostname).into_iter().map(|(digest, _)| digest);
+        let digests = inserted(digests.filter(|digest| stamp.claims.digests.contains(digest)));
+        Claims { digests, ..stamp.claims }
+    }
+
+    /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
+    pub(in crate::reconcile) fn claims_path(&self, stamp: &Stamp, path: Option<&str>) -> bool {
+        let mut tunnels = self.settings.tunnels().iter();
+        path.is_none() && stamp.claims.record_only
+            || tunnels.any(|tunnel| stamp.claims.digests.contains(&Digest::of(&tunnel.id, path)))
+    }
+
+    /// True if a comment of ours says that Access protects something.
+    pub fn claims_protection(&self) -> bool {
+        let records = self.zones.iter().flat_map(ZoneSnapshot::records);
+        // A search in the text costs less than parsing it.
+        let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
+        records.any(|record| self.own_stamp(record).is_some_and(|stamp| stamp.claims.is_protected))
+    }
+
+    /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
+    pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
+        let own = self.own_digests();
+        inserted(
+            self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.marked(&|rule| own.has(id, rule)))),
+        )
+    }
+
+    /// The digests of the rules that our stamps name.
+    pub fn own_digests(&self) -> Arc<OwnDigests> {
+        let own = self.index.own.get_or_init(|| {
+            let mut own = OwnDigests::default();
+            for OwnRecord { zone: _, record, stamp } in self.own_records() {
+                if let Ok(hostname) = Hostname::parse(&record.name) {
+                    let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
+                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
+                }
+            }
+            own.into()
+        });
+        Arc::clone(own)
+    }
+}
+
+/// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.
+pub(in crate::reconcile) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
+    let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
+    digests.sort_unstable();
+    inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())
+}
+
+/// The digests of our rules, by hostname.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnDigests(BTreeMap<Box<str>, BTreeSet<Digest>>);
+
+impl OwnDigests {
+    /// Adds digests of a hostname.
+    pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
+        self.0.entry(hostname.into()).or_default().extend(digests);
+    }
+
+    /// The digests of a hostname.
+    pub fn of(&self, hostname: &str) -> impl Iterator<Item = Digest> {
+        self.0.get(hostname).into_iter().flatten().copied()
+    }
+
+    /// True if `rule` of `tunnel` is ours.
+    pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());
+        digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
+    }
+}
