@@ -1,0 +1,128 @@
+//! Finds the applications that visitors of a path of the hostname meet.
+
+use std::cmp::Reverse;
+
+use crate::ingress::PathPattern;
+use crate::model::access::{Application, Destination};
+use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::destination::matches_host;
+use crate::reconcile::access::guard;
+use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, directory};
+use crate::reconcile::access::place::Place;
+
+impl<'a> HostProtection<'a> {
+    /// The applications that visitors of a rule at the path meet, sorted by name.
+    ///
+    /// # Errors
+    /// The reason why some visitors may need no login, or why the protection is not known.
+    pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
+        self.whole_access().map_err(|unread| unread.reason)?;
+        guard::cover(self.near(), self.hostname, path)
+    }
+
+    /// The applications of all owners that are known to ask visitors of the path for a login: those of [`Self::guarding`], or
+    /// else the one that every visitor meets unless a narrower application lets some of them past.
+    pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.guarding(path).unwrap_or_else(|_| {
+            let first = self.covering_every_request(path).into_iter().next();
+            first.filter(|first| self.whole_access().is_ok() && asks_for_login(first)).into_iter().collect()
+        })
+    }
+
+    /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
+    pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        let place = Place::of(self.hostname, path).ok()?;
+        let all =
+            || self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| *own.place == place);
+        let is_named = |own: &OwnApplication<'_>| {
+            let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access_check());
+            checks.any(|check| check.accepts(own.application))
+        };
+        all().find(is_named).or_else(|| all().next())
+    }
+
+    /// The application of ours that asks visitors of the path, or of everything below it, for a login.
+    pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        self.own_covering(path).next()
+    }
+
+    /// The most specific application of another owner that every visitor of the path meets, if it asks for a login.
+    pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
+        let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
+        let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
+        asks_for_login(foreign).then_some(foreign)
+    }
+
+    /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
+    /// hostname.
+    pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
+        let wanted = place.destinations();
+        self.near().find(|application| {
+            let is_of_place =
+                self.snapshot.own_application(application).is_some_and(|own| own.place == place);
+            !is_of_place && application.destinations.iter().any(|destination| wanted.contains(destination))
+        })
+    }
+
+    /// Our applications at the beginning of [`Self::covering`]: the list ends before an application that lets visitors past,
+    /// and before an application of another owner.
+    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+        self.covering(path)
+            .into_iter()
+            .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
+    }
+
+    /// Those of [`Self::covering`] that every visitor of the path meets.
+    pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
+        let mut covering = self.covering(path);
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
+        covering
+    }
+
+    /// The applications of all owners over the path, the most specific one first. An application of everything below the
+    /// path counts, though it misses the path itself.
+    pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = prefix_of(path);
+        let ranked = self.near().filter_map(|application| {
+            let destinations = application.destinations.iter();
+            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), &prefix));
+            Some((Reverse(ranks.max()?), application))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_by_key(|(one, _)| *one);
+        ranked.into_iter().map(|(_, application)| application).collect()
+    }
+
+    /// The applications with a destination that may have a name in common with the hostname, without unrelated ones.
+    pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
+        let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
+        numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
+    }
+}
+
+/// The path that a rule takes with everything below, without the leading slash; empty if its expression is no such
+/// prefix.
+fn prefix_of(path: Option<&str>) -> String {
+    let prefix = path.and_then(PathPattern::prefix_of).unwrap_or_default();
+    prefix.trim_start_matches('/').to_owned()
+}
+
+/// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
+/// longer path counts. With an empty prefix, only a whole host has a rank.
+fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
+    let above = directory(&one.path);
+    let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
+    let takes_all = takes_path && matches_host(&one.host, hostname);
+    takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
+}
+
+/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
+/// needs both destinations.
+fn takes_every_request(application: &Application, hostname: &str, prefix: &str) -> bool {
+    let over = application.destinations.iter().filter(|one| rank(one, hostname, prefix).is_some());
+    let has = |path: &str| over.clone().any(|one| *one.path == *path);
+    over.clone().any(|one| {
+        let above = directory(&one.path);
+        above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
+    })
+}
