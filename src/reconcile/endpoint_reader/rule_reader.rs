@@ -151,63 +151,83 @@ impl RuleReader<'_, '_> {
         &mut self,
         rule: &Result<Option<WantedRule>, UnreadableValue>,
     ) -> Result<WantedAccess, UnreadableValue> {
-        let (settings, properties) = (self.reader.settings, self.properties);
-        let (text, duration) = (properties.text(ACCESS_POLICY), properties.text(ACCESS_SESSION_DURATION));
+        let (operator, properties) = (&self.reader.settings.operator, self.properties);
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| properties.text(name).is_some()) {
-            if text.or(duration).is_some() {
-                self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
-            }
-            let requires = matches!(rule, Ok(Some(rule)) if rule.requires_access());
-            if let Some(setting) = settings.operator.conflict_with_check(requires) {
-                self.mistake(
-                    property,
-                    format!("is set, but {setting} sets Access for every rule: remove {property}"),
-                );
-            }
+            self.add_mistakes_of_own_check(property, rule);
             return Ok(WantedAccess::Unspecified);
         }
-        let default = settings.operator.default_access_policy.iter().map(|name| &**name);
+        let text = properties.text(ACCESS_POLICY);
+        let default = operator.default_access_policy.iter().map(|name| &**name);
         let names = match text {
             Some(text) => {
                 wanted::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?
             }
             None => Some(default.collect()).filter(|names: &Vec<&str>| !names.is_empty()),
         };
-        let Some(names) = names else {
-            if duration.is_some() {
-                self.mistake(ACCESS_SESSION_DURATION, format!("is set, but {ACCESS_POLICY} names no policy"));
-            }
-            if text.is_some() && !settings.operator.access_opt_out {
-                let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
-                self.mistake(ACCESS_POLICY, problem);
-            }
-            return Ok(if text.is_some() { WantedAccess::Open } else { WantedAccess::Unspecified });
-        };
-        let duration = match duration {
+        let Some(names) = names else { return Ok(self.access_without_policies()) };
+        let duration = match properties.text(ACCESS_SESSION_DURATION) {
             None => SessionDuration::default(),
             Some(text) => SessionDuration::parse(text).ok_or_else(|| {
                 let problem = format!("is {text:?}: allowed are times such as 24h, 90m and 1h30m");
                 self.mistake(ACCESS_SESSION_DURATION, problem)
             })?,
         };
-        match rule {
-            Ok(Some(rule)) => {
-                let by = if text.is_none() { "(from DEFAULT_ACCESS_POLICY) " } else { "" };
-                Place::of(&rule.hostname, rule.path_text())
-                    .map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))?;
-            }
-            Ok(None) => {
-                let problem = format!(
-                    "or DEFAULT_ACCESS_POLICY asks for a login, which a record without a rule cannot require: name a service, \
-                     or set {ACCESS_POLICY}: {OPEN}"
-                );
-                return Err(self.mistake(ACCESS_POLICY, problem));
-            }
-            Err(UnreadableValue) => {}
-        }
-        WantedApplication::new(&names, duration, self.reader.access, &settings.operator)
+        self.check_place(rule)?;
+        WantedApplication::new(&names, duration, self.reader.access, operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(WantedAccess::Protected)
+    }
+
+    /// Adds the mistakes of an endpoint whose `property` sets the Access check of the rule itself.
+    fn add_mistakes_of_own_check(
+        &mut self,
+        property: &str,
+        rule: &Result<Option<WantedRule>, UnreadableValue>,
+    ) {
+        let is_set = |name| self.properties.text(name).is_some();
+        if is_set(ACCESS_POLICY) || is_set(ACCESS_SESSION_DURATION) {
+            self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
+        }
+        let requires = matches!(rule, Ok(Some(rule)) if rule.requires_access());
+        if let Some(setting) = self.reader.settings.operator.conflict_with_check(requires) {
+            let problem = format!("is set, but {setting} sets Access for every rule: remove {property}");
+            self.mistake(property, problem);
+        }
+    }
+
+    /// The request of an endpoint for which no policy is named: to be open if the endpoint says so.
+    fn access_without_policies(&mut self) -> WantedAccess {
+        if self.properties.text(ACCESS_SESSION_DURATION).is_some() {
+            self.mistake(ACCESS_SESSION_DURATION, format!("is set, but {ACCESS_POLICY} names no policy"));
+        }
+        if self.properties.text(ACCESS_POLICY).is_none() {
+            return WantedAccess::Unspecified;
+        }
+        if !self.reader.settings.operator.access_opt_out {
+            let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
+            self.mistake(ACCESS_POLICY, problem);
+        }
+        WantedAccess::Open
+    }
+
+    /// Refuses a login for what no application can protect: a record without a rule, or a path that is no place.
+    fn check_place(
+        &mut self,
+        rule: &Result<Option<WantedRule>, UnreadableValue>,
+    ) -> Result<(), UnreadableValue> {
+        // The mistake of an unreadable rule is already in `mistakes`.
+        let Ok(rule) = rule else { return Ok(()) };
+        let Some(rule) = rule else {
+            let problem = format!(
+                "or DEFAULT_ACCESS_POLICY asks for a login, which a record without a rule cannot require: name a service, \
+                 or set {ACCESS_POLICY}: {OPEN}"
+            );
+            return Err(self.mistake(ACCESS_POLICY, problem));
+        };
+        let is_default = self.properties.text(ACCESS_POLICY).is_none();
+        let by = if is_default { "(from DEFAULT_ACCESS_POLICY) " } else { "" };
+        let place = Place::of(&rule.hostname, rule.path_text());
+        place.map(|_| ()).map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))
     }
 
     fn path(&mut self) -> Result<Option<PathPattern>, UnreadableValue> {
