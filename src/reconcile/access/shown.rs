@@ -79,11 +79,9 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 }
 
 /// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference,
-/// and returns a note on each. Without a default policy, removes `none` from an open endpoint, because `records` does
-/// not show it there.
+/// and returns a note on each. Removes the Access properties that `records` does not show.
 pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes: Vec<(Note, Option<Place>)> = Vec::new();
-    let has_default = !snapshot.operator().default_access_policy.is_empty();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
@@ -91,13 +89,10 @@ pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &S
         // A record alone has no rule that could require a login.
         let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
-        let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
             notes.extend(keep_login(endpoint, rule, protection));
-        } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
-            endpoint.provider_specific.retain(|property| !is_of_access(property));
-        } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
-            drop_covering(endpoint, protection, path.as_deref());
+        } else {
+            remove_unshown(endpoint, path.as_deref(), protection);
         }
     }
     // An application is created a loop before its place is published.
@@ -145,8 +140,19 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 
-/// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
-fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
+/// Removes the Access properties that `records` does not show for the endpoint: without a default policy, `none` of an
+/// open endpoint, and always the audience of the application over the path.
+fn remove_unshown(endpoint: &mut Endpoint, path: Option<&str>, protection: HostProtection<'_>) {
+    let has_default = !protection.snapshot.operator().default_access_policy.is_empty();
+    let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
+    if says_open && !has_default && stands_open(endpoint, path, protection) {
+        endpoint.provider_specific.retain(|property| !is_of_access(property));
+    } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
+        remove_covering_audience(endpoint, path, protection);
+    }
+}
+
+fn remove_covering_audience(endpoint: &mut Endpoint, path: Option<&str>, protection: HostProtection<'_>) {
     let Some(covering) = protection.own_login(path) else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
