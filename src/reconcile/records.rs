@@ -69,32 +69,14 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     let marked_rules = snapshot.marked_rules();
     let mut shown = OwnEndpoints::default();
     for zone in &snapshot.zones {
-        for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-            if !snapshot.operator().filter.matches(&record.name) {
-                continue;
-            }
-            let Some(stamp) = snapshot.own_stamp(record) else {
-                shown.notes.extend(other_instance(record, snapshot));
-                continue;
-            };
-            if !snapshot.is_zone_of(zone, &record.name) {
-                shown.notes.push(outside_its_zone(record, zone));
-                continue;
-            }
-            if let Some(rule) = snapshot.served_by_released(record, &stamp) {
-                shown.notes.push(serves_only(record, rule));
-                continue;
-            }
-            // The webhook publishes no other names.
-            let Ok(hostname) = Hostname::parse(&record.name) else { continue };
-            let view = RecordView {
-                snapshot,
-                marked_rules: &marked_rules,
-                zone,
-                record,
-                stamp: &stamp,
-                hostname: &hostname,
-                protection: HostProtection::of(&hostname, snapshot),
+        let records = zone.records().iter().filter(|record| !record.comment.is_empty());
+        for record in records.filter(|record| snapshot.operator().filter.matches(&record.name)) {
+            let view = match RecordView::of(record, zone, &marked_rules, snapshot) {
+                Ok(view) => view,
+                Err(note) => {
+                    shown.notes.extend(note);
+                    continue;
+                }
             };
             let mut views = view.path_views();
             match view.lacks_namespace() {
@@ -110,23 +92,27 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     shown.unneeded_applications = unneeded.len();
     shown.notes.extend(unneeded::notes(&unneeded, snapshot));
     shown.notes.extend(refused_visitors::notes(snapshot));
-    shown.notes.extend(
-        snapshot.date_unix_seconds.is_none().then(|| Note::about("api.cloudflare.com", UNDATED.to_owned())),
-    );
+    let is_undated = snapshot.date_unix_seconds.is_none();
+    shown.notes.extend(is_undated.then(|| Note::about("api.cloudflare.com", UNDATED.to_owned())));
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &marked_rules));
-    shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
-    // Several records of one name and type, made by hand, become one endpoint with several targets. A record alone and
-    // a rule that our stamp claims become one endpoint too: ExternalDNS then plans an update.
-    shown.endpoints.dedup_by(|later, first| {
+    OwnEndpoints { endpoints: merged(shown.endpoints), ..shown }
+}
+
+/// Sorts the endpoints and joins those of one name, type and set identifier. Several records made by hand become one
+/// endpoint with several targets. A record alone and a rule that our stamp claims become one endpoint too: ExternalDNS
+/// then plans an update.
+fn merged(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
+    endpoints.dedup_by(|later, first| {
         let is_same = key(later) == key(first);
         if is_same {
             first.targets.append(&mut later.targets);
         }
         is_same
     });
-    shown
+    endpoints
 }
 
 fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
@@ -233,14 +219,14 @@ pub fn unusual_settings(document: &Document) -> impl Iterator<Item = &'static st
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
+/// A record of ours that ExternalDNS is shown.
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
     zone: &'a ZoneSnapshot,
     record: &'a Record,
-    stamp: &'a Stamp,
-    hostname: &'a Hostname,
-    protection: HostProtection<'a>,
+    stamp: Stamp,
+    hostname: Hostname,
 }
 
 /// The view of one path of a record, or of the record alone.
@@ -252,17 +238,42 @@ struct PathView<'a> {
 }
 
 impl<'a> RecordView<'a> {
+    /// # Errors
+    /// The note on a record that is not shown, if it needs one.
+    fn of(
+        record: &'a Record,
+        zone: &'a ZoneSnapshot,
+        marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
+        snapshot: &'a Snapshot,
+    ) -> Result<Self, Option<Note>> {
+        let stamp = snapshot.own_stamp(record).ok_or_else(|| other_instance(record, snapshot))?;
+        if !snapshot.is_zone_of(zone, &record.name) {
+            return Err(Some(outside_its_zone(record, zone)));
+        }
+        if let Some(rule) = snapshot.served_by_released(record, &stamp) {
+            return Err(Some(serves_only(record, rule)));
+        }
+        // The webhook publishes no other names.
+        let hostname = Hostname::parse(&record.name).map_err(|_| None)?;
+        Ok(Self { snapshot, marked_rules, zone, record, stamp, hostname })
+    }
+
+    fn protection(&self) -> HostProtection<'_> {
+        HostProtection::of(&self.hostname, self.snapshot)
+    }
+
     /// One view for each path of ours, and one for a record without rules.
     fn path_views(&self) -> Vec<PathView<'a>> {
         let mut views = Vec::new();
         if self.stamp.claims.record_only {
-            let access = shown::of_record(self.protection);
+            let access = shown::of_record(self.protection());
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
-            let is_refused = self.snapshot.operator().access_guard && self.protection.guarding(None).is_err();
+            let is_refused =
+                self.snapshot.operator().access_guard && self.protection().guarding(None).is_err();
             let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
             views.push(PathView { path: None, properties, drift });
         }
-        let mut rules = self.snapshot.own_rules_of(self.hostname, |_| true);
+        let mut rules = self.snapshot.own_rules_of(&self.hostname, |_| true);
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(rules)));
@@ -286,14 +297,14 @@ impl<'a> RecordView<'a> {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?;
-        let existing = self.snapshot.existing_claims(self.hostname, stamp);
+        let existing = self.snapshot.existing_claims(&self.hostname, stamp);
         Ok(self.fits(existing, holder.as_ref()))
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
     fn is_incorrect(&self) -> bool {
-        let is_protected = self.protection.needs_mark(self.stamp.claims.is_protected);
-        let existing = self.snapshot.existing_claims(self.hostname, self.stamp);
+        let is_protected = self.protection().needs_mark(self.stamp.claims.is_protected);
+        let existing = self.snapshot.existing_claims(&self.hostname, &self.stamp);
         let claims = Claims { is_protected, ..existing };
         claims != self.stamp.claims && self.fits(claims, None)
     }
@@ -309,8 +320,8 @@ impl<'a> RecordView<'a> {
         let mut view = PathView::default();
         if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {
             let marked_rules = self.marked_rules.get(tunnel);
-            let moves = marked_rules.is_some_and(|all| all.needs_reordering(self.hostname, rule.path()));
-            let shown = shown::properties_of_rule(rule, self.protection);
+            let moves = marked_rules.is_some_and(|all| all.needs_reordering(&self.hostname, rule.path()));
+            let shown = shown::properties_of_rule(rule, self.protection());
             (view.path, view.properties) = (rule.path(), shown.properties);
             view.drift.extend((!shown.is_correct).then_some(ACCESS_DRIFT));
             view.drift.extend(moves.then_some(ORDER_DRIFT));
