@@ -29,6 +29,15 @@ pub const MISTAKE: &str = "mistake";
 /// The category of reasons that disappear once other work is done, or once another endpoint is corrected.
 pub const WAITING: &str = "waiting";
 
+/// The category of reasons by which a safeguard refuses the request.
+const GUARD: &str = "guard";
+
+/// The category of reasons whose cause is a record, rule, application or tunnel of others.
+const HELD: &str = "held by others";
+
+/// The category of reasons whose cause is an answer of Cloudflare, or a missing one.
+const CLOUDFLARE: &str = "Cloudflare";
+
 /// The holder of a foreign record, which decides about the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordHolder {
@@ -185,14 +194,23 @@ pub enum Reason {
     },
 }
 
-/// Defines the label of each reason, with its category and `fails_request`.
+/// Defines the label of each reason, its category, and whether it fails the request.
 macro_rules! kinds {
     ($($pattern:pat => $label:literal, $category:expr, $fails_request:literal;)+) => {
         label_values! { $($pattern => $label,)+ }
 
-        fn kind(&self) -> (&'static str, bool) {
+        /// The category of the reason, which shows where to look for the remedy.
+        pub fn category(&self) -> &'static str {
             match self {
-                $($pattern => ($category, $fails_request),)+
+                $($pattern => $category,)+
+            }
+        }
+
+        /// True if the request has to fail because work is left. After a success answer, some registries never ask
+        /// again. Hundreds of hostnames may have such a reason at once.
+        pub fn fails_request(&self) -> bool {
+            match self {
+                $($pattern => $fails_request,)+
             }
         }
     };
@@ -203,41 +221,30 @@ impl Reason {
         Self::Invalid(_) => "invalid", MISTAKE, false;
         Self::BesideRefused { .. } => "beside_refused", WAITING, false;
         Self::Withheld { .. } => "withheld", WAITING, false;
-        Self::MassDeletion { .. } => "mass_deletion", "guard", true;
+        Self::MassDeletion { .. } => "mass_deletion", GUARD, true;
         Self::OutsideFilter => "outside_filter", MISTAKE, false;
         Self::NoZone => "no_zone", MISTAKE, false;
-        Self::RecordHeld { .. } => "record_held", "held by others", false;
-        Self::RuleHeld { .. } => "rule_held", "held by others", false;
-        Self::Unprotected(_) => "unprotected", "guard", false;
-        Self::AccessUnknown(_) => "access_unknown", "Cloudflare", false;
+        Self::RecordHeld { .. } => "record_held", HELD, false;
+        Self::RuleHeld { .. } => "rule_held", HELD, false;
+        Self::Unprotected(_) => "unprotected", GUARD, false;
+        Self::AccessUnknown(_) => "access_unknown", CLOUDFLARE, false;
         Self::AccessPolicy(_) => "access_policy", MISTAKE, false;
-        Self::ApplicationHeld { .. } => "application_held", "held by others", false;
-        Self::WouldOpen | Self::OpenRuleInTunnel { .. } => "would_open", "guard", false;
+        Self::ApplicationHeld { .. } => "application_held", HELD, false;
+        Self::WouldOpen | Self::OpenRuleInTunnel { .. } => "would_open", GUARD, false;
         Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false;
-        Self::NamespaceHeld { .. } => "namespace_held", "guard", false;
+        Self::NamespaceHeld { .. } => "namespace_held", GUARD, false;
         Self::DigestTaken { .. } => "digest_taken", MISTAKE, false;
         Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false;
-        Self::RuleLeftBehind { .. } => "rule_left_behind", "held by others", false;
+        Self::RuleLeftBehind { .. } => "rule_left_behind", HELD, false;
         Self::TunnelGone { .. } => "tunnel_gone", MISTAKE, false;
-        Self::LocalTunnel { .. } => "local_tunnel", "held by others", false;
+        Self::LocalTunnel { .. } => "local_tunnel", HELD, false;
         Self::StampFull { .. } => "stamp_full", MISTAKE, false;
         Self::RuleConflict(_) => "rule_conflict", MISTAKE, false;
-        Self::Cloudflare(_) => "cloudflare", "Cloudflare", false;
-        Self::Failed(_) => "failed", "Cloudflare", true;
+        Self::Cloudflare(_) => "cloudflare", CLOUDFLARE, false;
+        Self::Failed(_) => "failed", CLOUDFLARE, true;
         Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true;
         Self::Moving(_) => "moving", WAITING, true;
-        Self::NotKept { .. } => "not_kept", "held by others", false;
-    }
-
-    /// The category of the reason, which shows where to look for the remedy.
-    pub fn category(&self) -> &'static str {
-        self.kind().0
-    }
-
-    /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
-    /// Hundreds of hostnames may have such a reason at once.
-    pub fn fails_request(&self) -> bool {
-        self.kind().1
+        Self::NotKept { .. } => "not_kept", HELD, false;
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.
