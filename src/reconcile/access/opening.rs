@@ -34,7 +34,7 @@ pub(super) fn opened(
     );
     let opener = RuleKey::of(publication.hostname.as_str(), path);
     for own in &covering {
-        if let Some(relying) = first_relying(*own, &opener, context.access_requests, context.snapshot) {
+        if let Some(relying) = first_relying(*own, Some(&opener), context.access_requests, context.snapshot) {
             let application = own.application.name.clone();
             let is_of_place = own.place.is(publication.hostname.as_str(), path);
             return Err(Reason::StillProtected { application, relying: Some(relying.into()), is_of_place });

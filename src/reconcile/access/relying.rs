@@ -9,13 +9,13 @@ use crate::reconcile::access::host_protection::{HostProtection, requires_another
 use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The first rule, record, destination or zone that would be open without the application, if the endpoint `opener` opens
-/// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count
+/// The first rule, record, destination, zone or place that would be open without the application, if the endpoint
+/// `opener` opens the application's place or a path of it; `None` as `opener` if no endpoint does. A rule that `requests` opens does not count. A rule under a more specific application does not count
 /// either. If the place itself opens, the rule of a wider hostname does not count, because that rule was published for
 /// all its names.
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
-    opener: &RuleKey,
+    opener: Option<&RuleKey>,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
@@ -31,7 +31,7 @@ pub(super) fn first_relying(
     let hostname = Hostname::parse(place.hostname()).ok()?;
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Any other endpoint may be refused.
-    let opens_place = requests.open.contains(&at_place) && (*opener == at_place || is_published());
+    let opens_place = requests.open.contains(&at_place) && (opener == Some(&at_place) || is_published());
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
@@ -45,7 +45,7 @@ pub(super) fn first_relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    opener: &'a RuleKey,
+    opener: Option<&'a RuleKey>,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -94,7 +94,7 @@ impl NameUnder<'_> {
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let key = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&key) && (*self.opener == key || is_ours())
+        self.requests.open.contains(&key) && (self.opener == Some(&key) || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no

@@ -9,7 +9,7 @@ use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::relying::first_relying;
-use crate::reconcile::access::requests::{AccessRequests, RuleKey};
+use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
@@ -43,8 +43,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
         // No endpoint asks for anything.
-        let opener = RuleKey::of(place.hostname(), place.path());
-        let relying = first_relying(own, &opener, &AccessRequests::default(), snapshot);
+        let relying = first_relying(own, None, &AccessRequests::default(), snapshot);
         Some(Unneeded { own, is_replaced, relying })
     });
     unneeded.collect()
