@@ -21,7 +21,11 @@ pub use request::{needed_by_plan, other_owner};
 use std::collections::BTreeSet;
 
 use crate::collections::inserted;
+use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
+use crate::reconcile::access::answering::rule_text;
+use crate::reconcile::access::checks::rules_accepting;
+use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
@@ -64,14 +68,17 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
         }
     }
-    candidates.extend(plan.without_mass_deletion(deletions, snapshot));
+    let (allowed, without_plan) = without_mass_deletion(deletions, snapshot);
+    candidates.extend(allowed);
+    without_plan.into_iter().for_each(|outcome| plan.add(outcome));
     candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let is_before =
         |(position, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| position < start);
     let start = candidates.partition_point(is_before);
     candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
-    plan.refuse_openings(snapshot);
+    let refusals = std::mem::take(&mut plan.refusals).into_iter();
+    plan.refusals = refusals.map(|refusal| refused_opening(refusal, &plan, snapshot)).collect();
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -84,32 +91,51 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan
 }
 
-impl Plan {
-    /// The planned deletions that are no mass deletion. Mass deletion is judged over the deletions of all hostnames, not
-    /// only of this turn, so they are planned before the turn begins.
-    fn without_mass_deletion(
-        &mut self,
-        deletions: Vec<(TurnPosition, HostOutcome)>,
-        snapshot: &Snapshot,
-    ) -> Vec<(TurnPosition, TurnCandidate)> {
-        let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
-        let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
-        let (refused, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
-        let mut allowed = Vec::new();
-        for (position, outcome) in deletions {
-            if refused.contains(&position.hostname) {
-                let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
-                let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
-                self.add(outcome.without_plan([refusal]));
-            } else if outcome.plan.is_none() {
-                self.add(outcome);
-            } else {
-                allowed.push((position, TurnCandidate::Planned(outcome.into())));
-            }
+/// The planned deletions that are no mass deletion, and the outcomes of the other deletions, which have no plan. Mass
+/// deletion is judged over the deletions of all hostnames, not only of this turn, so they are planned before the turn
+/// begins.
+fn without_mass_deletion(
+    deletions: Vec<(TurnPosition, HostOutcome)>,
+    snapshot: &Snapshot,
+) -> (Vec<(TurnPosition, TurnCandidate)>, Vec<HostOutcome>) {
+    let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
+    let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
+    let (mass, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
+    let (mut allowed, mut without_plan) = (Vec::new(), Vec::new());
+    for (position, outcome) in deletions {
+        if mass.contains(&position.hostname) {
+            let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
+            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
+            without_plan.push(outcome.without_plan([refusal]));
+        } else if outcome.plan.is_none() {
+            without_plan.push(outcome);
+        } else {
+            allowed.push((position, TurnCandidate::Planned(outcome.into())));
         }
-        allowed
     }
+    (allowed, without_plan)
+}
 
+/// The refusal. If it is an opening that waits for the deletion of an application, and a rule that accepts the
+/// application's tokens stays as it is, then that rule is the reason.
+fn refused_opening(refusal: Refusal, plan: &Plan, snapshot: &Snapshot) -> Refusal {
+    let Reason::WaitsForAccessCheck(id) = &refusal.reason else { return refusal };
+    let is_written = |rule: &Rule| {
+        let name = rule.folded_hostname();
+        let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
+        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
+    };
+    let application = snapshot.access.applications().iter().find(|one| one.id == *id);
+    let relying = application.and_then(|one| rules_accepting(one, snapshot).find(|rule| !is_written(rule)));
+    let Some((application, relying)) = application.zip(relying) else { return refusal };
+    let path = refusal.set_identifier.as_deref().and_then(path_of);
+    let own = snapshot.own_application(application);
+    let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
+    let (application, relying) = (application.name.clone(), Some(rule_text(relying).into()));
+    Refusal { reason: Reason::StillProtected { application, relying, is_of_place }, ..refusal }
+}
+
+impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,

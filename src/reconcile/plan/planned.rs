@@ -4,19 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::collections::inserted;
-use crate::ingress::{Document, Rule, RuleEdit};
+use crate::ingress::{Document, RuleEdit};
 use crate::label_values::label_values;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::rule_text;
-use crate::reconcile::access::checks::rules_accepting;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
-use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The writes of one request, with its refusals and notes.
@@ -41,7 +37,8 @@ impl Plan {
     }
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
-        host_of(&self.hosts, hostname)
+        let found = self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname));
+        self.hosts.get(found.ok()?)
     }
 
     /// The hostnames with a digest that the plan removes because its rule was not read, although `document` has it.
@@ -80,29 +77,6 @@ impl Plan {
         self.refusals.extend(refusals);
         self.notes.extend(notes);
         self.application_writes.extend(application_writes);
-    }
-
-    /// Refuses openings that wait for the deletion of an application, if a rule that accepts the application's tokens
-    /// stays as it is.
-    pub(super) fn refuse_openings(&mut self, snapshot: &Snapshot) {
-        let Self { refusals, hosts, postponed, .. } = self;
-        let is_written = |rule: &Rule| {
-            let name = rule.folded_hostname();
-            let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
-            postponed.contains(name) || host_of(hosts, name).is_some_and(is_edited)
-        };
-        for refusal in refusals {
-            let Reason::WaitsForAccessCheck(id) = &refusal.reason else { continue };
-            let mut applications = snapshot.access.applications().iter();
-            let Some(application) = applications.find(|one| one.id == *id) else { continue };
-            if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule)) {
-                let path = refusal.set_identifier.as_deref().and_then(path_of);
-                let own = snapshot.own_application(application);
-                let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
-                let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
-                refusal.reason = Reason::StillProtected { application, relying, is_of_place };
-            }
-        }
     }
 }
 
@@ -202,11 +176,6 @@ impl HostOutcome {
         self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
         Self { plan: None, notes: Vec::new(), ..self }
     }
-}
-
-/// The writes of a hostname among `hosts`, which are sorted.
-fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
-    hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
 }
 
 impl PlannedEdit {
