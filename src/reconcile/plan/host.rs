@@ -197,9 +197,14 @@ impl<'a> Host<'a> {
         self.claimed_rules().any(|rule| rule.path() == path)
     }
 
+    /// True if `ADOPT` takes over records of the hostname.
+    fn takes_over_records(&self) -> bool {
+        !self.adopted_records.is_empty()
+    }
+
     /// True if the stamp claims the record without a rule.
     fn claims_record_only(&self) -> bool {
-        self.adopted_records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+        !self.takes_over_records() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
     /// True if a put of our rule for the path would change which requests the rule answers.

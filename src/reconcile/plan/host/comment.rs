@@ -17,7 +17,7 @@ pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
     stamp.bind_to(host.name());
     let asking = || namespace::code_of(accepted.first()?.resource()?);
     let namespace = host.operator().namespace_guard.then(asking).flatten();
-    let may_be_cut = !host.adopted_records.is_empty();
+    let may_be_cut = host.takes_over_records();
     Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reaso
 /// True if the stamp already claims the endpoint's rule, or the record alone.
 pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
-    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match gated.digest() {
+    claims.filter(|_| !host.takes_over_records()).is_some_and(|claims| match gated.digest() {
         Some(digest) => claims.digests.contains(&digest),
         None => claims.record_only,
     })

@@ -350,7 +350,7 @@ impl RecordWrites<'_, '_> {
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
     /// stamps are compared, so text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
+        self.host.takes_over_records() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
     /// The stamp in a comment, bound to the hostname, so that a missing hostname code makes no difference.
