@@ -30,11 +30,6 @@ impl Note {
         Self { hostname: endpoint.dns_name.as_str().into(), resource, text }
     }
 
-    /// The text, with properties named as the object has them.
-    pub fn log_text(&self) -> String {
-        in_form_of(self.resource.as_deref(), &self.text)
-    }
-
     pub fn line(&self) -> LogLine {
         let Self { hostname, resource, text } = self;
         LogLine::default().quoted("hostname", &**hostname).quoted("resource", resource.as_deref()).text(
