@@ -113,7 +113,7 @@ pub struct Intent {
     pub asks_for_login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
     pub uses_default: bool,
-    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` and does not.
+    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` to true and does not.
     pub unasked_wildcard: bool,
 }
 

@@ -35,8 +35,8 @@ pub struct Snapshot {
     pub unconfigured_tunnels: BTreeSet<TunnelId>,
     /// The result of reading Cloudflare Access.
     pub access: AccessReading,
-    /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence. No
-    /// decision relies on such an answer.
+    /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence.
+    /// No write follows from such an answer, but `records` and `adjust` read it.
     pub old_answers: BTreeMap<Box<str>, Box<str>>,
     /// Cloudflare's time of the reading, in seconds since 1970; `None` if no answer had a date.
     pub date_unix_seconds: Option<i64>,
@@ -64,7 +64,8 @@ pub(super) type RuleInTunnel<'a> = (&'a TunnelId, &'a Rule);
 #[derive(Clone, Debug)]
 pub struct TunnelSnapshot {
     pub document: Document,
-    /// True if this program may write the configuration; false if `cloudflared` brings its own configuration file.
+    /// True if this program may write the configuration; false if `cloudflared` brings its own configuration file, unless
+    /// `ALLOW_LOCAL_CONFIG` lets the webhook take it over.
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,

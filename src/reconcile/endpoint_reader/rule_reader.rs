@@ -245,8 +245,8 @@ impl RuleReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
     }
 
-    /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
-    /// of it.
+    /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`] to true and does not, unless it misspells the
+    /// property or its value.
     pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, UnreadableValue>) -> bool {
         let (endpoint, properties) = (self.endpoint, self.properties);
         let said = properties.text(TUNNEL_WILDCARD);

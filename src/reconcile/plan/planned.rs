@@ -96,7 +96,7 @@ pub enum Stage {
     Stamp,
     /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
     EditRules,
-    /// Record writes: stamps that name only existing rules, deletions of the records of withdrawn hostnames, and
+    /// Record writes: stamps that no longer name deleted rules, deletions of the records of withdrawn hostnames, and
     /// targets of records that pointed to an unconfigured tunnel.
     Unstamp,
 }

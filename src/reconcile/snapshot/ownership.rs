@@ -172,7 +172,7 @@ impl Snapshot {
     }
 }
 
-/// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.
+/// Each digest that exactly one of the rules has. `rules` are all rules of a hostname.
 pub(in crate::reconcile) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
     let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
