@@ -40,6 +40,9 @@ const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/t
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnreadableValue;
 
+/// What is read of one or more properties.
+type Read<T> = Result<T, UnreadableValue>;
+
 impl RuleReader<'_, '_> {
     pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> UnreadableValue {
         self.mistakes.push(Mistake::new(subject, problem));
@@ -50,13 +53,13 @@ impl RuleReader<'_, '_> {
         self.mistake(subject, format!("is {text:?}: {error}"))
     }
 
-    pub(super) fn hostname(&mut self) -> Result<Hostname, UnreadableValue> {
+    pub(super) fn hostname(&mut self) -> Read<Hostname> {
         let name = &self.endpoint.dns_name;
         Hostname::parse(name).map_err(|error| self.cannot_read("the name", name, &error))
     }
 
     /// The tunnel that the target or the property names, else the default one.
-    pub(super) fn tunnel(&mut self) -> Result<TunnelId, UnreadableValue> {
+    pub(super) fn tunnel(&mut self) -> Read<TunnelId> {
         let settings = self.reader.settings;
         let default = settings.default_tunnel();
         let mut tunnels = Vec::new();
@@ -99,8 +102,8 @@ impl RuleReader<'_, '_> {
     pub(super) fn rule(
         &mut self,
         ServiceText { source: subject, text }: ServiceText<'_>,
-        hostname: &Result<Hostname, UnreadableValue>,
-    ) -> Result<Option<WantedRule>, UnreadableValue> {
+        hostname: &Read<Hostname>,
+    ) -> Read<Option<WantedRule>> {
         let (settings, properties) = (self.reader.settings, self.properties);
         let path = self.path();
         if !properties.has_own_path {
@@ -147,10 +150,7 @@ impl RuleReader<'_, '_> {
     }
 
     /// The request about Access.
-    pub(super) fn access(
-        &mut self,
-        rule: &Result<Option<WantedRule>, UnreadableValue>,
-    ) -> Result<WantedAccess, UnreadableValue> {
+    pub(super) fn access(&mut self, rule: &Read<Option<WantedRule>>) -> Read<WantedAccess> {
         let (operator, properties) = (&self.reader.settings.operator, self.properties);
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| properties.text(name).is_some()) {
             self.add_mistakes_of_own_check(property, rule);
@@ -179,11 +179,7 @@ impl RuleReader<'_, '_> {
     }
 
     /// Adds the mistakes of an endpoint whose `property` sets the Access check of the rule itself.
-    fn add_mistakes_of_own_check(
-        &mut self,
-        property: &str,
-        rule: &Result<Option<WantedRule>, UnreadableValue>,
-    ) {
+    fn add_mistakes_of_own_check(&mut self, property: &str, rule: &Read<Option<WantedRule>>) {
         let is_set = |name| self.properties.text(name).is_some();
         if is_set(ACCESS_POLICY) || is_set(ACCESS_SESSION_DURATION) {
             self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
@@ -211,10 +207,7 @@ impl RuleReader<'_, '_> {
     }
 
     /// Refuses a login for what no application can protect: a record without a rule, or a path that is no place.
-    fn check_place(
-        &mut self,
-        rule: &Result<Option<WantedRule>, UnreadableValue>,
-    ) -> Result<(), UnreadableValue> {
+    fn check_place(&mut self, rule: &Read<Option<WantedRule>>) -> Read<()> {
         // The mistake of an unreadable rule is already in `mistakes`.
         let Ok(rule) = rule else { return Ok(()) };
         let Some(rule) = rule else {
@@ -230,7 +223,7 @@ impl RuleReader<'_, '_> {
         place.map(|_| ()).map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))
     }
 
-    fn path(&mut self) -> Result<Option<PathPattern>, UnreadableValue> {
+    fn path(&mut self) -> Read<Option<PathPattern>> {
         let (subject, text) =
             match (self.properties.text(TUNNEL_PATH), self.properties.text(TUNNEL_PATH_PREFIX)) {
                 (None, None) => return Ok(None),
@@ -247,7 +240,7 @@ impl RuleReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`] to true and does not, unless it misspells the
     /// property or its value.
-    pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, UnreadableValue>) -> bool {
+    pub(super) fn unasked_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
         let (endpoint, properties) = (self.endpoint, self.properties);
         let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {
