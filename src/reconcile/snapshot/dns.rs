@@ -89,16 +89,9 @@ impl ZoneSnapshot {
 
     /// True if other name servers answer for `name`, because NS records delegate a parent of the name.
     fn delegates(&self, name: &str) -> bool {
-        let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.')
-            && parent.len() > self.zone.name.len()
-        {
-            if self.records_of(parent).iter().any(|record| &*record.record_type == "NS") {
-                return true;
-            }
-            rest = parent;
-        }
-        false
+        let parents = names_above(name).take_while(|parent| parent.len() > self.zone.name.len());
+        let mut records = parents.flat_map(|parent| self.records_of(parent));
+        records.any(|record| &*record.record_type == "NS")
     }
 }
 
@@ -136,13 +129,9 @@ impl Snapshot {
 
     /// The records of all wildcards above `name`, whether one of them answers for it now or not.
     pub(in crate::reconcile) fn all_wildcards_over(&self, name: &str) -> Vec<&Record> {
-        let mut records = Vec::new();
-        for (dot, _) in name.match_indices('.') {
-            let wildcard = format!("*{}", name.get(dot..).unwrap_or_default());
-            let zone = self.answering_zone(name).filter(|_| wildcard != name);
-            records.extend(zone.into_iter().flat_map(|zone| zone.records_of(&wildcard)));
-        }
-        records
+        let Some(zone) = self.answering_zone(name) else { return Vec::new() };
+        let wildcards = names_above(name).map(|above| format!("*.{above}")).filter(|one| one != name);
+        wildcards.flat_map(|wildcard| zone.records_of(&wildcard)).collect()
     }
 
     /// A rule in that tunnel for a name below `wildcard` that has no record of its own: the record that answers for the
@@ -167,6 +156,11 @@ impl Snapshot {
     fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones_around(name).max_by_key(|zone| precedence(&zone.zone))
     }
+}
+
+/// The names above a name, the nearest first.
+fn names_above(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').filter_map(|(dot, _)| name.get(dot + 1..))
 }
 
 /// Of the zones around a name, the one with the highest precedence has the name.

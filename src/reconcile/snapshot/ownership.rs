@@ -97,13 +97,8 @@ impl Snapshot {
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
         let own = self.own_digests();
-        let rules = self
-            .tunnels
-            .iter()
-            .flat_map(|(id, tunnel)| tunnel.document.near(hostname.as_str()).map(move |rule| (id, rule)));
-        rules
-            .filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule))
-            .collect()
+        let rules = self.rules_of(hostname).into_iter();
+        rules.filter(|(id, rule)| is_meant(rule) && own.has(id, rule)).collect()
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
