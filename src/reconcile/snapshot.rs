@@ -20,7 +20,7 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::{OperatorSettings, Settings};
 
 /// The zones' records and the tunnels' configurations at one time.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Snapshot {
     /// The settings by which the snapshot was read.
     pub settings: Arc<Settings>,
@@ -44,17 +44,11 @@ pub struct Snapshot {
     pub index: Index,
 }
 
-/// Indexes that are computed once, when they are first needed. A copy of a snapshot may be changed, so it has its own.
+/// Indexes that are computed once, when they are first needed.
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnDigests>>,
     applications: OnceLock<ApplicationIndex>,
-}
-
-impl Clone for Index {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
 }
 
 /// A rule, and the tunnel that has it.
