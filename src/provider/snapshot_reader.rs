@@ -99,8 +99,7 @@ impl SnapshotReader {
         *lock(&self.zones) = None;
     }
 
-    /// Reads everything that a decision needs. Access is read if the request asks for Access (`with_access`), if a
-    /// setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of ours.
+    /// Reads everything that a decision needs, with Access if it is asked for (`with_access`) or needed anyway.
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
@@ -114,20 +113,9 @@ impl SnapshotReader {
         let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
         let parts: Vec<SnapshotPart<'_>> =
             zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
-        let parts = try_in_parallel(self.settings.parallel_calls, &parts, |part| {
-            let read = || match part {
-                SnapshotPart::Zone(zone) => self.zone(zone, deadline),
-                SnapshotPart::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
-            };
-            let first = read()?;
-            // Another server of Cloudflare may have a newer state. The old answer is dropped first, to save memory.
-            if first.old.is_none() {
-                return Ok(first);
-            }
-            drop(first);
-            read()
-        });
-        let parts = parts.inspect_err(|ReadError { error, .. }| {
+        let read = |part: &SnapshotPart<'_>| self.read_part(part, account, deadline);
+        let readings = try_in_parallel(self.settings.parallel_calls, &parts, read);
+        let readings = readings.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
             if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                 self.forget_zones();
@@ -137,7 +125,7 @@ impl SnapshotReader {
             excluded_zones: others.into_iter().cloned().collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
-        for PartReading { content, old } in parts {
+        for PartReading { content, old } in readings {
             match content {
                 Content::Zone(zone) => snapshot.zones.push(zone),
                 Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
@@ -146,13 +134,38 @@ impl SnapshotReader {
             snapshot.old_answers.extend(old);
         }
         snapshot.unconfigured_tunnels = self.unconfigured_tunnels(account, &snapshot, deadline)?;
-        let (operator, had_ours) = (&settings.operator, self.access.has_ours.load(Ordering::Relaxed));
-        if with_access || had_ours || operator.needs_access() || snapshot.claims_protection() {
-            let zones = if operator.access_guard { served } else { Vec::new() };
+        if with_access || self.needs_access(&snapshot) {
+            let zones = if settings.operator.access_guard { served } else { Vec::new() };
             snapshot.access = self.read_access(account, &zones, deadline);
         }
         snapshot.date_unix_seconds = self.client.date_unix_seconds();
         Ok(snapshot)
+    }
+
+    /// True if a setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of
+    /// ours.
+    fn needs_access(&self, snapshot: &Snapshot) -> bool {
+        snapshot.settings.operator.needs_access()
+            || self.access.has_ours.load(Ordering::Relaxed)
+            || snapshot.claims_protection()
+    }
+
+    /// Reads a part, and once more after an old answer: another server of Cloudflare may have a newer state.
+    fn read_part(
+        &self,
+        part: &SnapshotPart<'_>,
+        account: &AccountId,
+        deadline: Deadline,
+    ) -> Result<PartReading, ReadError> {
+        let read = || match part {
+            SnapshotPart::Zone(zone) => self.zone(zone, deadline),
+            SnapshotPart::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
+        };
+        // To save memory, the old answer is dropped before the next one is read.
+        if let first @ PartReading { old: None, .. } = read()? {
+            return Ok(first);
+        }
+        read()
     }
 
     fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<PartReading, ReadError> {
