@@ -20,6 +20,7 @@ use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
+use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
@@ -194,31 +195,37 @@ impl ApplyRequest<'_> {
             deadline = Deadline::after(provider.clock(), half);
         }
         let results = ApplicationWriter { provider, resolved, deadline }.carry_out(&plan.application_writes);
-        let (now, history) = (self.provider.clock().now(), &mut self.memory.write_history);
         let mut failed = Vec::new();
-        for (write, outcome) in plan.application_writes.iter().zip(results) {
-            let content = write.content_fingerprint();
-            match outcome {
-                Ok(()) => {
-                    let what = describe_application(write).text.into();
-                    history.forget(content);
-                    let written = Write { key: write.place_fingerprint(), content_and_state: content, what };
-                    history.note_written(&written, now);
-                }
-                Err(NotWritten::NotTried) => {
-                    let text = "no time or calls were left for the Access application";
-                    failed.push((write.clone(), Reason::Waiting(text.to_owned())));
-                }
-                Err(NotWritten::Failed(reason)) => {
-                    // A missing permission may be granted before the next loop, so only refused content is history.
-                    if matches!(reason, Reason::Cloudflare(_) | Reason::AccessPolicy(_)) {
-                        history.pause_refused(content, reason.clone(), now);
-                    }
-                    failed.push((write.clone(), reason));
-                }
-            }
+        for (write, result) in plan.application_writes.iter().zip(results) {
+            let reason = self.note_result(write, result);
+            failed.extend(reason.map(|reason| (write.clone(), reason)));
         }
         plan.refuse_failed_applications(failed);
+    }
+
+    /// Notes the result of a write of an application, and returns the reason why the application was not written.
+    fn note_result(&mut self, write: &ApplicationWrite, result: Result<(), NotWritten>) -> Option<Reason> {
+        let (now, history) = (self.provider.clock().now(), &mut self.memory.write_history);
+        let content = write.content_fingerprint();
+        match result {
+            Ok(()) => {
+                let what = describe_application(write).text.into();
+                history.forget(content);
+                let key = write.place_fingerprint();
+                history.note_written(&Write { key, content_and_state: content, what }, now);
+                None
+            }
+            Err(NotWritten::NotTried) => {
+                Some(Reason::Waiting("no time or calls were left for the Access application".to_owned()))
+            }
+            Err(NotWritten::Refused(reason)) => {
+                history.pause_refused(content, reason.clone(), now);
+                Some(reason)
+            }
+            // A missing permission may be granted before the next loop, so only content that Cloudflare refused is
+            // remembered.
+            Err(NotWritten::Failed(reason)) => Some(reason),
+        }
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {

@@ -65,7 +65,7 @@ impl Provider {
         let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
         let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
-            let Err(NotWritten::Failed(reason)) = result else { continue };
+            let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
             let text = format!("an unneeded Access application stays for now: {reason}");
             let line = describe_application(&write).text(text);
             if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {

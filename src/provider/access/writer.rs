@@ -26,6 +26,9 @@ pub(in crate::provider) struct ApplicationWriter<'a> {
 pub(in crate::provider) enum NotWritten {
     /// No time or calls were left.
     NotTried,
+    /// Cloudflare refused the content.
+    Refused(Reason),
+    /// The write failed, whatever its content, and another attempt may succeed.
     Failed(Reason),
 }
 
@@ -48,14 +51,14 @@ impl ApplicationWriter<'_> {
         let do_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if is_written(write) => Err(NotWritten::Failed(reason.clone())),
             _ if self.deadline.remaining(clock) < step => Err(NotWritten::NotTried),
-            _ => self.do_one(write).map_err(NotWritten::Failed),
+            _ => self.do_one(write),
         };
         let parallel_writes = self.provider.reader.settings.parallel_calls;
         let results = self.provider.outdating(|| in_parallel(parallel_writes, now, do_one));
         results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
     }
 
-    fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
+    fn do_one(&self, write: &ApplicationWrite) -> Result<(), NotWritten> {
         let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
         let note = |outcome| {
             self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
@@ -65,7 +68,8 @@ impl ApplicationWriter<'_> {
                 let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !is_deletion;
                 note(outcome);
                 if has_gone {
-                    return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
+                    let text = "the Access application was deleted meanwhile";
+                    return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
                 }
                 self.provider.log_change(write.operation.label_value(), &describe_application(write));
                 if write.taken_over.is_some() {
@@ -77,13 +81,15 @@ impl ApplicationWriter<'_> {
                 if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
                     note(ApplicationWriteOutcome::InDoubt);
                 }
-                Err(match error {
+                let is_refused = matches!(error, Error::Rejected(_));
+                let reason = match error {
                     Error::Rejected(answer) if !is_deletion => {
                         let problem = "asks for an Access application that Cloudflare does not accept";
                         Reason::AccessPolicy(format!("{problem}: {answer}").into())
                     }
                     error => reason_of(&error),
-                })
+                };
+                Err(if is_refused { NotWritten::Refused(reason) } else { NotWritten::Failed(reason) })
             }
         }
     }
