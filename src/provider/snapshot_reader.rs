@@ -214,7 +214,7 @@ impl SnapshotReader {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
         let old =
-            self.newest().note_configuration(tunnel, &configuration, Some(&document), self.clock.now()).err();
+            self.newest().check_configuration(tunnel, &configuration, &document, self.clock.now()).err();
         let Configuration { version, is_locally_managed, .. } = configuration;
         Ok(ReadConfiguration { document, version, is_locally_managed, old })
     }

@@ -166,8 +166,7 @@ impl<'a> Execution<'a> {
             );
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        // The write succeeded, so a lower version in its answer is not an error.
-        let _ = provider.reader.newest().note_configuration(tunnel, &written, None, provider.clock().now());
+        provider.reader.newest().note_configuration(tunnel, &written, provider.clock().now());
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Remembers the newest state of tunnels and records that this process read or wrote, to recognize old answers: a plan
-//! from an old answer would delete or miss newer rules and records. Only versions and times are compared, because
-//! Cloudflare may rewrite the content that it stores.
+//! from an old answer would delete or miss newer rules and records. Of the content, only a tunnel's id and the presence
+//! of rules are compared, beside versions and times, because Cloudflare may rewrite the content that it stores.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -55,40 +55,53 @@ impl Written {
 }
 
 impl Newest {
-    /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that arrives
+    /// Checks that the answer to a read, which gave `document`, is not old, and notes its version. An answer that arrives
     /// after a newer answer counts as old too, and the caller reads once more.
     ///
     /// # Errors
     /// The evidence that the answer is old.
-    pub(crate) fn note_configuration(
+    pub(crate) fn check_configuration(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
-        read: Option<&Document>,
+        document: &Document,
         now: Instant,
     ) -> Result<(), String> {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
             return Err(format!("the answer is about tunnel {other}"));
         }
-        let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
+        let (number, has_rules) = (answer.version, !document.rules().is_empty());
         // Cloudflare may send a version in a form that this program does not know.
-        if number < 0 && !is_empty {
+        if number < 0 && has_rules {
             return Ok(());
         }
-        let has_shown_rules = number > 0 && read.is_some() && !is_empty;
-        let state = VersionState { number, has_shown_rules };
+        let state = VersionState { number, has_shown_rules: number > 0 && has_rules };
+        let Some(newer) = self.note_version(tunnel, state, now) else { return Ok(()) };
+        Err(if newer.number == number {
+            format!("version {number} came without the rules that it had before")
+        } else {
+            format!("version {number} came after version {}", newer.number)
+        })
+    }
+
+    /// Notes the configuration in the answer to a write. The write succeeded, so a lower version is no error.
+    pub(crate) fn note_configuration(&mut self, tunnel: &TunnelId, written: &Configuration, now: Instant) {
+        let state = VersionState { number: written.version, has_shown_rules: false };
+        if state.number >= 0 && written.tunnel.as_ref().is_none_or(|other| other == tunnel) {
+            self.note_version(tunnel, state, now);
+        }
+    }
+
+    /// Notes a version, unless a newer one was seen recently. Returns the newer one.
+    fn note_version(&mut self, tunnel: &TunnelId, state: VersionState, now: Instant) -> Option<VersionState> {
         if let Some(Version { state: newest, seen_at }) = self.versions.get(tunnel)
             && state < *newest
             && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE
         {
-            return Err(if number == newest.number {
-                format!("version {number} came without the rules that it had before")
-            } else {
-                format!("version {number} came after version {}", newest.number)
-            });
+            return Some(*newest);
         }
         self.versions.insert(tunnel.clone(), Version { state, seen_at: now });
-        Ok(())
+        None
     }
 
     /// The newest version of the tunnel's configuration that was read or written.
@@ -162,7 +175,7 @@ mod tests {
         has_rules: bool,
     ) -> Result<(), String> {
         let now = start + Duration::from_secs(seconds);
-        seen.note_configuration(&tunnel(), &answer(version), Some(&document(has_rules)), now)
+        seen.check_configuration(&tunnel(), &answer(version), &document(has_rules), now)
     }
 
     #[test]
@@ -197,9 +210,13 @@ mod tests {
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.note_configuration(&tunnel(), &answer(4), None, start), Ok(()));
+        seen.note_configuration(&tunnel(), &answer(4), start);
         assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
         assert!(read(&mut seen, start, 3, 3, true).is_err());
+        for (version, noted) in [(3, 4), (-1, 4), (6, 6)] {
+            seen.note_configuration(&tunnel(), &answer(version), start);
+            assert_eq!(seen.version(&tunnel()), Some(noted), "{version}");
+        }
     }
 
     #[test]
@@ -208,8 +225,10 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            let noted = seen.note_configuration(&tunnel(), &answer, Some(&document(true)), start);
-            assert_eq!(noted.is_err(), is_old);
+            seen.note_configuration(&tunnel(), &answer, start);
+            assert_eq!(seen.version(&tunnel()).is_none(), is_old);
+            let checked = seen.check_configuration(&tunnel(), &answer, &document(true), start);
+            assert_eq!(checked.is_err(), is_old);
         }
     }
 
@@ -253,7 +272,7 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.note_configuration(&tunnel(), &answer(number as i64), None, now), Ok(()));
+            seen.note_configuration(&tunnel(), &answer(number as i64), now);
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }
