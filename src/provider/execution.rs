@@ -5,10 +5,11 @@
 //! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
 //! and refused; neither of the two sends anything.
 //!
-//! A rule is *missed* if a tunnel has the rule although the plan removes its digest as one without a rule. A digest is
-//! *dangling* if the stamp has it, and neither a rule that was read nor a wanted rule does. A tunnel is *unwritable* if
-//! its last write failed and its edits are paused or its unchanged document cannot be written now. A record is *hiding*
-//! if it is new and has none of its rules, and a wildcard's record would lead its visitors elsewhere.
+//! A rule is *missed* if a tunnel has the rule although the plan removes its digest: as one without a rule, or with the
+//! record because the tunnel is unwritable. A digest is *dangling* if the stamp has it, and neither a rule that was read
+//! nor a wanted rule does. A tunnel is *unwritable* if its last write failed and its edits are paused or its unchanged
+//! document cannot be written now. A record is *hiding* if it is new and has none of its rules, and a wildcard's record
+//! would lead its visitors elsewhere.
 
 mod documents;
 mod halving;
@@ -63,7 +64,7 @@ struct Execution<'a> {
     search_writes: usize,
 }
 
-/// The reason why writes end, independent of their content.
+/// The reason why writes end before every piece is decided.
 enum Stop {
     /// Nothing can be written to this target before the next request.
     Target(Reason),
@@ -132,9 +133,7 @@ impl<'a> Execution<'a> {
             if edited.is_empty() {
                 continue;
             }
-            let known = self.memory.targets.get(tunnel.as_str());
-            let paused = known.and_then(|known| known.paused_edits(self.provider.clock().now()));
-            let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
+            let reason = match self.try_failing(tunnel) {
                 Ok(()) => {
                     // The probe shows that the tunnel can be written, even if this run sends none of its edits.
                     self.tried.insert(WriteTarget::Tunnel(tunnel));
@@ -150,6 +149,18 @@ impl<'a> Execution<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Probes a tunnel whose last write failed, unless its edits are paused.
+    ///
+    /// # Errors
+    /// The reason why the tunnel is unwritable, or why the run ends.
+    fn try_failing(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
+        let known = self.memory.targets.get(tunnel.as_str());
+        match known.and_then(|known| known.paused_edits(self.provider.clock().now())) {
+            Some(reason) => Err(Stop::Target(reason)),
+            None => self.probe(tunnel),
+        }
     }
 
     /// Writes each stage to all targets. If a target cannot be written, only its hostnames are given up.
@@ -202,15 +213,34 @@ impl<'a> Execution<'a> {
         self.memory.targets.entry(target.id()).is_failing = true;
     }
 
-    /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
-    /// the next group has half the size, even in the next request, so each loop makes progress.
+    /// Writes all pieces to the target, and gives up the pieces that it could not decide.
+    ///
+    /// # Errors
+    /// When the run ends early, because no time or no calls are left.
     fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let size = self.memory.targets.get(target.id()).map(|known| known.group_size).unwrap_or_default();
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
         self.tried.insert(target);
-        let stop = loop {
+        match self.write_groups(target, &mut halving) {
+            Ok(()) => {}
+            Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
+            Err(Stop::Run(error)) => {
+                self.undecided.insert(target);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all groups with as few calls as possible. Each request sends at least one group. If the group is refused,
+    /// the next group has half the size, even in the next request, so each loop makes progress.
+    ///
+    /// # Errors
+    /// When nothing more can be written to the target, or to any target, in this request.
+    fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
+        loop {
             if let WriteTarget::Zone(zone) = target
                 && let Some(answer) = self.full_zones.get(zone).cloned()
             {
@@ -224,24 +254,12 @@ impl<'a> Execution<'a> {
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
-            let group = self.write_group(target, &mut halving, &sent);
+            let group = self.write_group(target, halving, &sent);
             self.memory.targets.entry(target.id()).group_size = halving.group_size;
-            if let Err(stop) = group {
-                break stop;
-            }
+            group?;
             let calls_left = self.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
-                break Stop::Target(cause_not_found());
-            }
-        };
-        match stop {
-            Stop::Target(reason) => {
-                self.give_up_undecided(target, &halving.undecided(), &reason);
-                Ok(())
-            }
-            Stop::Run(error) => {
-                self.undecided.insert(target);
-                Err(error)
+                return Err(Stop::Target(cause_not_found()));
             }
         }
     }
