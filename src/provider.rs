@@ -43,7 +43,8 @@ use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Body, ReceivedEndpoint};
 use crate::webhook::{Failure, Handler};
 
-/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next.
+/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. A thread that holds
+/// one of the locks takes only locks of fields below it.
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,
@@ -51,10 +52,10 @@ pub struct Provider {
     metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    last_loop: Mutex<LastLoop>,
-    last_snapshot: Mutex<LastSnapshot>,
     /// Held by each `POST /records` until its end, and while unneeded applications are deleted.
     memory: Mutex<WriteMemory>,
+    last_loop: Mutex<LastLoop>,
+    last_snapshot: Mutex<LastSnapshot>,
     unneeded_places: Mutex<UnneededPlaces>,
 }
 
@@ -76,9 +77,9 @@ impl Provider {
             readiness,
             metrics,
             resolved: Mutex::default(),
+            memory: Mutex::default(),
             last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
-            memory: Mutex::default(),
             unneeded_places: Mutex::default(),
         }
     }
