@@ -62,9 +62,15 @@ impl Provider {
             // watch waits for the lock before it deletes an application.
             lock(&self.unneeded_places).forget_checks();
         }
-        // While this request has the lock, no other request that writes has begun.
-        self.client().set_writing(false);
         outcome
+    }
+}
+
+impl Drop for ApplyRequest<'_> {
+    /// Ends the request at the client, even after a panic. While this request has the lock, no other request that writes
+    /// has begun.
+    fn drop(&mut self) {
+        self.provider.client().set_writing(false);
     }
 }
 
