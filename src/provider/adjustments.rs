@@ -58,9 +58,9 @@ pub fn adjust(
             true => adjuster.add(&endpoint),
             false => adjuster.add_unread(&endpoint, &endpoint_reader::too_long()),
         };
-        kept += added;
-        if added == 0 {
-            without_service.add(&endpoint);
+        match added {
+            Some(bytes) => kept += bytes,
+            None => without_service.add(&endpoint),
         }
     })?;
     if !wanted.has_room(kept, 0) {

@@ -59,25 +59,25 @@ impl<'s> Adjuster<'s> {
         Self { reader: EndpointReader::new(settings, access), snapshot, candidates: Vec::new() }
     }
 
-    /// Reads an endpoint, adds the results and returns their memory in bytes; zero if the endpoint is not meant for a
+    /// Reads an endpoint, adds the results and returns their memory in bytes; `None` if the endpoint is not meant for a
     /// tunnel.
-    pub fn add(&mut self, endpoint: &Endpoint) -> usize {
+    pub fn add(&mut self, endpoint: &Endpoint) -> Option<usize> {
         let read = self.reader.read(endpoint);
         self.extend(read)
     }
 
     /// Adds an endpoint as invalid that is not read. A missing endpoint would count as not wanted, and an endpoint whose
     /// type was not read may be ours.
-    pub fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> usize {
+    pub fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> Option<usize> {
         let is_ours = endpoint.is_address_or_cname() || endpoint.record_type.is_empty();
         let read = is_ours.then(|| self.reader.unread(endpoint, problem));
         self.extend(read)
     }
 
-    fn extend(&mut self, read: impl IntoIterator<Item = CanonicalEndpoint>) -> usize {
-        let mut bytes = 0;
+    fn extend(&mut self, read: impl IntoIterator<Item = CanonicalEndpoint>) -> Option<usize> {
+        let mut bytes = None;
         for CanonicalEndpoint { endpoint, publication: _, intent } in read {
-            bytes += endpoint.memory_bytes();
+            *bytes.get_or_insert(0) += endpoint.memory_bytes();
             self.candidates.push(Candidate { endpoint, intent, is_left_out: false });
         }
         bytes
