@@ -177,7 +177,7 @@ impl Handler for Provider {
         if let Err(failure) = &outcome {
             let last = &mut lock(&self.last_loop).request;
             if !last.is_reported {
-                last.failure = Some(format!("the last request failed: {failure}"));
+                last.waiting_reason = Some(format!("the last request failed: {failure}"));
             }
         }
         outcome

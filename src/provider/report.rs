@@ -32,7 +32,10 @@ const ADOPTION_MAX_CHARS: usize = 2_600;
 impl Provider {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
     pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
-        let (is_quiet, lines) = lock(&self.last_loop).begin(shown, self.clock().unix_seconds());
+        let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
+        let is_quiet = last.forget_if_quiet(now);
+        let lines = last.begin(shown, now);
+        drop(last);
         if is_quiet {
             self.count_refusals([].iter());
         }
@@ -89,7 +92,7 @@ impl Provider {
         last.postponed_fingerprints =
             inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.is_reported = true;
-        last.failure = result.refusals.first().map(|refusal| refusal.reason.to_string());
+        last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
         news
     }
 

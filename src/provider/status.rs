@@ -86,10 +86,10 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        match &self.request.failure {
+        match &self.request.waiting_reason {
             _ if self.request.is_written(hostname) => (WRITTEN, IS_WRITTEN),
             _ if self.request.postponed_fingerprints.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
-            failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
+            reason => (WAITING, reason.as_deref().unwrap_or(NOT_ASKED)),
         }
     }
 

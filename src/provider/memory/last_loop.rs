@@ -60,35 +60,44 @@ pub(crate) struct LastRequest {
     pub(crate) asked_fingerprints: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
     pub(crate) postponed_fingerprints: BTreeSet<u64>,
-    /// The reason why the last request failed, or the reason of the first refused write in the last request. Hostnames
-    /// without a refusal may wait for the same reason.
-    pub(crate) failure: Option<String>,
+    /// The reason why hostnames without a refusal may wait: that of the failed request, or of its first refused write.
+    pub(crate) waiting_reason: Option<String>,
 }
 
 impl LastLoop {
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log. If
-    /// ExternalDNS asked for no changes in the loop before, forgets the earlier refusals and returns true.
-    pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> (bool, Vec<(Level, LogLine)>) {
+    /// If ExternalDNS asked for no changes in the loop that ends, forgets the last request and returns true.
+    pub(crate) fn forget_if_quiet(&mut self, now: i64) -> bool {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             let mut refusals = mem::take(&mut self.request.refusals);
             refusals.replace(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
             self.request = LastRequest { refusals, ..LastRequest::default() };
         }
+        is_quiet
+    }
+
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
+    pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
         self.request.asked_fingerprints.clear();
         let mut lines = self.notes_of_shown.replace_lines(shown.notes.iter().map(Note::line), now);
         self.endpoints.note_shown(&shown.endpoints, now);
-        if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
-            let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
-            let line = LogLine::default()
-                .word("wanted", &wanted)
-                .word("published", &published)
-                .word("refused", &refused)
-                .word("waiting", &waiting)
-                .word("without_service", &without_service);
-            lines.push((Level::Info, line.text("the first loop is complete; the command status says more")));
+        lines.extend(self.first_counts().map(|line| (Level::Info, line)));
+        lines
+    }
+
+    /// The line with the counts of the first loop, once that loop is complete.
+    fn first_counts(&mut self) -> Option<LogLine> {
+        if self.without_service.is_none() || mem::replace(&mut self.is_first_logged, true) {
+            return None;
         }
-        (is_quiet, lines)
+        let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
+        let line = LogLine::default()
+            .word("wanted", &wanted)
+            .word("published", &published)
+            .word("refused", &refused)
+            .word("waiting", &waiting)
+            .word("without_service", &without_service);
+        Some(line.text("the first loop is complete; the command status says more"))
     }
 
     /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
