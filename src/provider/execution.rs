@@ -350,7 +350,8 @@ impl<'a> Execution<'a> {
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
-        let unpaused = match target {
+        // The reason, if the cause may be over in the next request.
+        let passing = match target {
             _ if !answer.is_of_cloudflare() => {
                 Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
             }
@@ -364,7 +365,7 @@ impl<'a> Execution<'a> {
             }
             _ => None,
         };
-        if let Some(reason) = unpaused {
+        if let Some(reason) = passing {
             // The next request begins with the other pieces, because these may fail again.
             for piece in pieces {
                 history.note_suspect(piece.fingerprint(), now);
