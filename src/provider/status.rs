@@ -27,6 +27,8 @@ const DRY_RUN: &str = "dry run";
 
 const NO_SERVICE: &str = "no service";
 
+const NOT_SENT: &str = "not sent";
+
 const NOTE: &str = "note";
 
 const LEFT_OUT: &str = "left out";
@@ -54,7 +56,7 @@ const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunne
      http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
      if the object has a service, its annotations have the prefix of another version of ExternalDNS";
 
-const NOT_SENT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's annotations have the prefix of another \
+const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's annotations have the prefix of another \
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
      no --source for the object's kind; a filter of ExternalDNS excludes it, such as --domain-filter; the object has no \
      address in its status, and no target";
@@ -208,7 +210,7 @@ impl Provider {
         }
         let is_without = without_service
             .is_some_and(|without| without.hostname_fingerprints.contains(&fingerprint([hostname])));
-        let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { ("not sent", NOT_SENT) };
+        let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { (NOT_SENT, NO_ENDPOINT) };
         row(hostname, state, what.to_owned())
     }
 }
