@@ -137,7 +137,7 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 
 /// The answer of a call that needs a permission for the account.
 fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, AccessReadError> {
-    let answer = answer.into_inner().ok_or_else(|| AccessReadError::from("Access was not read"))?;
+    let answer = answer.into_inner().expect("in_parallel has run every call");
     answer.map_err(|error| unread(&error, GIVE_ACCESS))
 }
 
