@@ -8,6 +8,7 @@ mod last_loop;
 mod last_snapshot;
 mod logged;
 mod newest;
+mod pause;
 mod unfinished;
 mod unneeded_places;
 mod write_history;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::write_history::Pause;
+use super::pause::Pause;
 use crate::limits;
 use crate::reconcile::plan::TurnPosition;
 use crate::reconcile::reason::Reason;

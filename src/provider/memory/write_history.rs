@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use super::pause::Pause;
 use crate::collections::inserted;
 use crate::limits;
 use crate::reconcile::plan::Write;
@@ -14,8 +15,7 @@ use crate::reconcile::reason::Reason;
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
 /// The shortest and the longest pause of a write that was refused or reverted.
-pub(super) const WRITE_PAUSES: (Duration, Duration) =
-    (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
+const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
@@ -39,13 +39,6 @@ struct Remembered {
     pause: Option<Pause>,
     /// The write is forgotten at this time, unless the write is refused or done again before.
     forget_at: Instant,
-}
-
-#[derive(Debug)]
-pub(super) struct Pause {
-    reason: Reason,
-    length: Duration,
-    retry_at: Instant,
 }
 
 impl WriteHistory {
@@ -107,28 +100,6 @@ impl WriteHistory {
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
         self.0.insert(key, Remembered { content, pause: Some(pause), forget_at });
-    }
-}
-
-impl Pause {
-    /// The pause after `earlier`. The first pause is `shortest`; each later pause is twice as long, up to `longest`.
-    pub(super) fn after(
-        earlier: Option<&Self>,
-        reason: Reason,
-        (shortest, longest): (Duration, Duration),
-        now: Instant,
-    ) -> Self {
-        let length = earlier.map_or(shortest, |earlier| (earlier.length * 2).clamp(shortest, longest));
-        Self { reason, length, retry_at: now + length }
-    }
-
-    pub(super) fn is_for(&self, reason: &Reason) -> bool {
-        self.reason == *reason
-    }
-
-    /// The reason of the pause; `None` once the pause is over.
-    pub(super) fn reason(&self, now: Instant) -> Option<Reason> {
-        (now < self.retry_at).then(|| self.reason.clone())
     }
 }
 
