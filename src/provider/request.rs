@@ -38,7 +38,8 @@ struct ApplyRequest<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    /// True if a plan of this request left an application of ours with fewer rules.
+    /// True if a plan of this request had to delete rules of a hostname with an application of ours, or digests of such
+    /// rules. The writes may have failed.
     may_leave_applications: bool,
 }
 
@@ -132,8 +133,8 @@ impl ApplyRequest<'_> {
         Ok(())
     }
 
-    /// Deletes our applications that are replaced by another one at their place, after this request deleted rules:
-    /// otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// Deletes our applications that are replaced by another one at their place or a wider one, if this request was to
+    /// delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
         if self.may_leave_applications {
             let time = self.deadline.remaining(self.provider.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);

@@ -59,7 +59,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes operations, each with its hostname, in one batch, and returns the changed records.
-    pub(super) fn post_batch(
+    fn post_batch(
         &self,
         zone: &ZoneId,
         operations: &[(&str, &RecordOperation)],

@@ -40,7 +40,7 @@ impl ApplicationWriteOutcome {
     }
 }
 
-/// Remembers recent writes, which Cloudflare's list may not show yet.
+/// Remembers whether the last reading showed applications of ours, and recent writes.
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<WrittenApplication>>,
