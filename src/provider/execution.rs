@@ -42,6 +42,9 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
+const CAUSE_NOT_FOUND: &str = "Cloudflare refused a group of hostnames without naming the cause; this request has no writes, calls or time left to \
+     find it, and the next loops continue the search";
+
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
     provider: &'a Provider,
@@ -259,7 +262,7 @@ impl<'a> Execution<'a> {
             group?;
             let calls_left = self.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
-                return Err(Stop::Target(cause_not_found()));
+                return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
             }
         }
     }
@@ -397,12 +400,4 @@ impl<'a> Execution<'a> {
     fn check_time(&self) -> Result<(), Stop> {
         if self.time_left() < limits::WRITE_TIME_MIN { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
     }
-}
-
-fn cause_not_found() -> Reason {
-    Reason::Waiting(
-        "Cloudflare refused a group of hostnames without naming the cause; this request has no writes, calls or time left to \
-         find it, and the next loops continue the search"
-            .to_owned(),
-    )
 }

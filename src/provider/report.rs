@@ -46,12 +46,10 @@ impl Provider {
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
         self.log_notes(plan, result);
         self.count_refusals(plan.refusals.iter().chain(&result.refusals));
-        let (unprotected, others): (Vec<Refusal>, Vec<Refusal>) = self
-            .store_result(changes, plan, result)
-            .into_iter()
-            .partition(|refusal| refusal.reason.leaves_unprotected());
-        for (level, refusals) in [(Level::Error, unprotected), (Level::Warn, others)] {
-            for line in Refusal::lines(refusals.iter()) {
+        let refusals = self.store_result(changes, plan, result);
+        for (level, is_unprotected) in [(Level::Error, true), (Level::Warn, false)] {
+            let at_level = |one: &&Refusal| one.reason.leaves_unprotected() == is_unprotected;
+            for line in Refusal::lines(refusals.iter().filter(at_level)) {
                 logging::log(level, module_path!(), &line);
             }
         }

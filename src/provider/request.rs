@@ -148,19 +148,19 @@ impl ApplyRequest<'_> {
     fn plan(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let hostnames_max =
             if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        plan::plan(
-            self.changes,
-            snapshot,
-            inputs,
-            Turn { start: self.memory.turn.start.as_ref(), hostnames_max },
-        )
+        let turn = Turn { start: self.memory.turn.start.as_ref(), hostnames_max };
+        plan::plan(self.changes, snapshot, inputs, turn)
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
     /// version that was read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
     fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
         let Self { provider, resolved, .. } = self;
-        let mut inputs = self.inputs();
+        let mut inputs = PlanInputs {
+            paused: self.memory.write_history.paused_contents(provider.clock().now()),
+            is_dry_run: provider.is_dry_run(),
+            ..PlanInputs::default()
+        };
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan(snapshot, &inputs);
@@ -179,14 +179,6 @@ impl ApplyRequest<'_> {
                 return plan;
             }
             inputs.unready.extend(unready);
-        }
-    }
-
-    fn inputs(&self) -> PlanInputs {
-        PlanInputs {
-            paused: self.memory.write_history.paused_contents(self.provider.clock().now()),
-            is_dry_run: self.provider.is_dry_run(),
-            ..PlanInputs::default()
         }
     }
 

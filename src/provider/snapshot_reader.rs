@@ -251,9 +251,8 @@ impl SnapshotReader {
             lock(&self.unconfigured).insert(tunnel.clone(), (exists, now));
             Ok(exists)
         })?;
-        Ok(inserted(
-            candidates.into_iter().zip(exist).filter_map(|(tunnel, exists)| exists.then_some(tunnel)),
-        ))
+        let answered = candidates.into_iter().zip(exist);
+        Ok(inserted(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
     }
 }
 

@@ -137,8 +137,7 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 
 /// The answer of a call that needs a permission for the account.
 fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, AccessReadError> {
-    let answer = answer.into_inner().expect("in_parallel has run every call");
-    answer.map_err(|error| unread(&error, GIVE_ACCESS))
+    answer.into_inner().expect("in_parallel has run every call").map_err(|error| unread(&error, GIVE_ACCESS))
 }
 
 /// The reason why Access could not be read, with the permission to grant if Cloudflare refused the credentials.

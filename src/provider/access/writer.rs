@@ -100,9 +100,8 @@ impl ApplicationWriter<'_> {
         match &write.operation {
             ApplicationOperation::Create(wanted) => {
                 let body = place::body(&write.place, wanted, owner, None);
-                client
-                    .create_access_application(account, &body, self.deadline)
-                    .map(ApplicationWriteOutcome::Written)
+                let created = client.create_access_application(account, &body, self.deadline);
+                created.map(ApplicationWriteOutcome::Written)
             }
             ApplicationOperation::Replace(id, wanted) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {

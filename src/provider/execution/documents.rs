@@ -64,12 +64,10 @@ impl<'a> Execution<'a> {
             if edited.refused.is_empty() {
                 return (sent, edited);
             }
-            let refused = edited.refused.iter();
-            let refused: Vec<(Piece<'a>, Reason)> = refused
-                .filter_map(|(index, refusal)| {
-                    Some((*sent.get(*index)?, Reason::RuleConflict(refusal.clone())))
-                })
-                .collect();
+            let refused = edited.refused.iter().filter_map(|(index, refusal)| {
+                Some((*sent.get(*index)?, Reason::RuleConflict(refusal.clone())))
+            });
+            let refused: Vec<(Piece<'a>, Reason)> = refused.collect();
             self.ledger.give_up_refused(&refused);
             let ledger = &self.ledger;
             sent.retain(|piece| !ledger.is_given_up(piece.host));

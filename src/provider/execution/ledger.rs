@@ -205,8 +205,6 @@ fn correct_claim(claims: &mut Claims, host: &HostPlan, unwritten: &PlannedEdit) 
 /// before it plans, and then sends the pieces of the hostname's other objects. In a move they would wait again.
 fn can_be_finished(host: &HostPlan, refused: &RuleEdit, reason: &Reason) -> bool {
     // The next request reads the foreign rule before it plans.
-    if matches!(reason, Reason::RuleConflict(_)) {
-        return true;
-    }
-    matches!(refused, RuleEdit::Put { .. }) && host.moves_to.is_none()
+    let is_read_again = matches!(reason, Reason::RuleConflict(_));
+    is_read_again || matches!(refused, RuleEdit::Put { .. }) && host.moves_to.is_none()
 }

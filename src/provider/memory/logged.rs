@@ -63,10 +63,8 @@ impl Logged<LogLine> {
         lines: impl Iterator<Item = LogLine>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        self.replace(lines.collect(), now, &|_, _| false)
-            .into_iter()
-            .map(|line| (Level::Warn, line))
-            .collect()
+        let new = self.replace(lines.collect(), now, &|_, _| false);
+        new.into_iter().map(|line| (Level::Warn, line)).collect()
     }
 }
 

@@ -52,6 +52,11 @@ impl Written {
     fn is_recent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.answered_at) < BATCH_MAX_AGE
     }
+
+    /// True if `listed` is the record as it was before the write.
+    fn is_missing_in(&self, listed: &Record) -> bool {
+        self.modified.is_none_or(|written| listed.modified.is_some_and(|modified| modified < written))
+    }
 }
 
 impl Newest {
@@ -126,21 +131,12 @@ impl Newest {
     /// # Errors
     /// The evidence that the list is old.
     pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
-        for record in list {
+        let is_old = |record: &&Record| {
             let recent = self.records.get(&record.id).filter(|write| write.is_recent(now));
-            let is_before = |write: &Written| {
-                write
-                    .modified
-                    .is_none_or(|written| record.modified.is_some_and(|modified| modified < written))
-            };
-            if recent.is_some_and(is_before) {
-                return Err(format!(
-                    "the list shows the record of {} as it was before the webhook's last write",
-                    record.name
-                ));
-            }
-        }
-        Ok(())
+            recent.is_some_and(|write| write.is_missing_in(record))
+        };
+        let Some(Record { name, .. }) = list.iter().find(is_old) else { return Ok(()) };
+        Err(format!("the list shows the record of {name} as it was before the webhook's last write"))
     }
 }
 
