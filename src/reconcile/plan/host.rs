@@ -220,8 +220,11 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_older_than(&self, duration: Duration) -> bool {
-        let changed = self.claimed_records().filter_map(|record| record.modified).max();
-        self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
+        self.claimed_records().all(|record| self.is_record_older_than(record, duration))
+    }
+
+    fn is_record_older_than(&self, record: &Record, duration: Duration) -> bool {
+        self.now().zip(record.modified).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
     /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE` ago.
