@@ -93,7 +93,8 @@ impl Rule {
 
     /// Hostname and path, for a message.
     pub fn described(&self) -> String {
-        format!("{:?} {:?}", self.hostname, self.path().unwrap_or_default())
+        let path = self.path().map(|path| format!(" {path:?}"));
+        format!("{:?}{}", self.hostname, path.unwrap_or_default())
     }
 
     pub fn raw(&self) -> &RawValue {

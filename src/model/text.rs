@@ -36,6 +36,11 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     })
 }
 
+/// A hostname's rule in a message, by its path expression; an empty one is no path.
+pub(crate) fn rule_at(path: &str) -> String {
+    if path.is_empty() { "rule without a path".to_owned() } else { format!("rule for path {path:?}") }
+}
+
 /// Shows `text` in quotation marks, escaped and cut, and without a secret.
 pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     fmt::from_fn(move |formatter| {

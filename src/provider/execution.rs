@@ -196,7 +196,7 @@ impl<'a> Execution<'a> {
     /// Gives up the hostnames whose comment would lose a dangling digest, if its rule is missed.
     fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let mut with_dangling = hosts.to_vec();
-        with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
+        with_dangling.retain(|host| !host.removed_dangling.is_empty() && !host.unstamp_operations.is_empty());
         with_dangling.retain(|host| !self.ledger.is_given_up(host));
         for (host, reason) in self.read_for_missed_rules(&with_dangling) {
             self.ledger.give_up(host, reason);

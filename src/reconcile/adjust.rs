@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::collections::inserted;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::model::text::{fingerprint, quoted};
+use crate::model::text::{fingerprint, rule_at};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
@@ -182,8 +182,7 @@ fn cause(invalid: &Endpoint) -> String {
     let text = if is_unknown_path(&invalid.set_identifier) {
         format!("the endpoint waits for another rule of the object, whose path is not known: {problem}")
     } else {
-        let path = quoted(&invalid.set_identifier);
-        format!("the endpoint waits for the object's rule for path {path}, which is invalid")
+        format!("the endpoint waits for the object's {}, which is invalid", rule_at(&invalid.set_identifier))
     };
     Problem::new(&text).to_string()
 }

@@ -69,7 +69,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             candidates.push((position, TurnCandidate::Unplanned(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            let is_withdrawn = outcome.plan.as_ref().is_some_and(|plan| plan.is_withdrawn);
+            let is_withdrawn = outcome.plan.as_ref().is_some_and(|plan| plan.deletes_hostname);
             deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
         }
     }

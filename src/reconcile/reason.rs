@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::label_values::label_values;
 use crate::model::TunnelId;
+use crate::model::text::rule_at;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::stamp::NamespaceCode;
@@ -262,7 +263,7 @@ impl fmt::Display for Reason {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
             Self::BesideRefused { path, refused } => {
-                write!(formatter, "the endpoint waits for the hostname's rule for path {path:?}: correct that rule, which is refused ({refused})")
+                write!(formatter, "the endpoint waits for the hostname's {}: correct that rule, which is refused ({refused})", rule_at(path))
             }
             Self::Withheld { by } => {
                 formatter.write_str("the webhook does not delete this path yet: the hostname's refused endpoint ")?;
@@ -373,8 +374,9 @@ impl fmt::Display for Reason {
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
-                "the rule has the same digest as the rule for path {path:?} in tunnel {tunnel}: write one of the two paths \
-                 another way, such as with a group around it, or remove one of the rules at Cloudflare"
+                "the rule has the same digest as the {} in tunnel {tunnel}: write one of the two paths another way, such as with a \
+                 group around it, or remove one of the rules at Cloudflare",
+                rule_at(path)
             ),
             Self::TwoTunnels { tunnel } => write!(
                 formatter,

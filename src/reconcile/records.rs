@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
 use crate::reconcile::access::host_protection::HostProtection;
@@ -195,9 +196,9 @@ fn unreachable_rules<'s>(
         if marked_rules.needs_reordering(&hostname, rule.path()) {
             return None;
         }
-        let (path, front) = (rule.path().unwrap_or_default(), front.described());
+        let (hidden, front) = (rule_at(rule.path().unwrap_or_default()), front.described());
         let text = format!(
-            "no request reaches the rule for path {path:?}: the rule for {front}, which precedes it, takes all its requests: narrow that rule by a path, or delete this one"
+            "no request reaches the {hidden}: the rule for {front}, which precedes it, takes all its requests: narrow that rule by a path, or delete this one"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })

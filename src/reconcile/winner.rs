@@ -14,6 +14,7 @@ use crate::collections::inserted;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::model::text::rule_at;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::wanted::OPEN;
@@ -156,7 +157,7 @@ impl<'a> Contest<'a> {
 
     /// The note on an endpoint that lost the path to the winner.
     fn left_out(&self, loser: &Endpoint, winner: &Endpoint) -> Note {
-        let path = &loser.set_identifier;
+        let rule = rule_at(&loser.set_identifier);
         let name = match resource_of(winner) {
             "" => "an object without a name",
             resource => resource,
@@ -165,7 +166,7 @@ impl<'a> Contest<'a> {
         let is_stranger = self.snapshot.operator().namespace_guard && loses != wins;
         let remedy = if is_stranger { STRANGER_REMEDY } else { WINNER_REMEDY };
         let text = format!(
-            "path {path:?} is not published: {name} has this hostname and path, so the webhook ignores this object's service, \
+            "the {rule} is not published: {name} has this hostname and path, so the webhook ignores this object's service, \
              login and options; {remedy}"
         );
         Note::of(loser, text)
@@ -178,10 +179,10 @@ impl<'a> Contest<'a> {
         self.present()?;
         let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
         let text = format!(
-            "path {:?} belongs to another namespace (ns={holder}), so its rule stays: either that namespace no longer asks \
+            "the {} belongs to another namespace (ns={holder}), so it stays: either that namespace no longer asks \
              for it, or ExternalDNS merged both objects. To release the hostname, remove it from both objects for one loop, \
              or write ns={asking} into the record's comment at Cloudflare",
-            winner.set_identifier
+            rule_at(&winner.set_identifier)
         );
         Some(Note::of(winner, text))
     }

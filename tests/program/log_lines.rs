@@ -239,7 +239,7 @@ fn a_warning_about_an_endpoint_names_its_object() {
     external_dns.run_loop(&desired).expect("published");
     let (_, _, said) = process.end_with("TERM");
     for (name, number, text) in [
-        ("odd", 1, "path \"\" is not published: ingress/shop/web0 has this hostname"),
+        ("odd", 1, "the rule without a path is not published: ingress/shop/web0 has this hostname"),
         ("a.deep", 2, "in a zone with full setup Universal SSL"),
     ] {
         let begin = format!(" \"{name}.example.com\": {text}");

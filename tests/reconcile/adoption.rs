@@ -359,7 +359,7 @@ fn a_takeover_that_changes_which_rule_answers_a_request_is_told_with_the_rule_th
             [at(wildcard, "/api"), at(NAME, "")],
             [(NAME, ""), (wildcard, "/api")],
             Some(
-                r#"taking over the rule for path "" will move it before the rule for "*.example.com" "/api" and give it some of that rule's requests"#,
+                r#"taking over the rule without a path will move it before the rule for "*.example.com" "/api" and give it some of that rule's requests"#,
             ),
         ),
     ] {

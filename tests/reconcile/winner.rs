@@ -269,10 +269,10 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
     let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 4, "{said:#?}");
     for (line, (start, end)) in said.iter().zip([
-        (r#"path "" is not published: ingress/n/a has"#, "ingress/n/b"),
-        (r#"path "" is"#, "ingress/n/c"),
-        (r#"path "^/x" is"#, "ingress/n/b"),
-        (r#"path "^/x" is"#, "ingress/n/c"),
+        ("the rule without a path is not published: ingress/n/a has", "ingress/n/b"),
+        ("the rule without a path is", "ingress/n/c"),
+        (r#"the rule for path "^/x" is"#, "ingress/n/b"),
+        (r#"the rule for path "^/x" is"#, "ingress/n/c"),
     ]) {
         assert!(line.starts_with(&format!(r#""a.example.com": {start}"#)), "{line}");
         assert!(line.ends_with(&format!(r#" hostname="a.example.com" resource="{end}""#)), "{line}");

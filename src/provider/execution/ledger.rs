@@ -173,7 +173,7 @@ impl<'a> Ledger<'a> {
         // Unstamp may not have run, and a correction never removes a digest from before the request: another instance may
         // be about to write its rule, or its rule was not read.
         let mut claims_keeping_dangling = host.claims.clone();
-        claims_keeping_dangling.digests.extend(&host.dangling);
+        claims_keeping_dangling.digests.extend(&host.removed_dangling);
         let mut claims_now = claims_keeping_dangling.clone();
         let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {

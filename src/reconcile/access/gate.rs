@@ -10,7 +10,7 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::opening::opened;
+use crate::reconcile::access::opening::plan_opening;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
@@ -136,7 +136,7 @@ impl Gated {
 ///
 /// # Errors
 /// The reason why the publication waits or is refused.
-pub(in crate::reconcile) fn gated(
+pub(in crate::reconcile) fn pass_gate(
     context: PlanContext<'_>,
     publication: Publication,
     resource: Option<&str>,
@@ -150,7 +150,7 @@ pub(in crate::reconcile) fn gated(
         _ if context.snapshot.operator().access_guard => {
             (Some(check_of_guard(&publication, protection)?), AccessStep::Nothing)
         }
-        WantedAccess::Open => (None, opened(context, &publication, resource, protection)?),
+        WantedAccess::Open => (None, plan_opening(context, &publication, resource, protection)?),
         WantedAccess::Unspecified => (check_of_present(&publication, protection)?, AccessStep::Nothing),
     };
     let with_check = |rule: WantedRule| WantedRule {

@@ -14,7 +14,7 @@ use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 
 /// The work that opens the place of the publication.
-pub(super) fn opened(
+pub(super) fn plan_opening(
     context: PlanContext<'_>,
     publication: &Publication,
     resource: Option<&str>,

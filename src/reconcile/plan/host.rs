@@ -219,11 +219,11 @@ impl<'a> Host<'a> {
     }
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
-    fn is_older_than(&self, duration: Duration) -> bool {
-        self.claimed_records().all(|record| self.is_record_older_than(record, duration))
+    fn is_unchanged_for(&self, duration: Duration) -> bool {
+        self.claimed_records().all(|record| self.is_record_unchanged_for(record, duration))
     }
 
-    fn is_record_older_than(&self, record: &Record, duration: Duration) -> bool {
+    fn is_record_unchanged_for(&self, record: &Record, duration: Duration) -> bool {
         self.now().zip(record.modified).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 

@@ -16,9 +16,9 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
-pub(super) fn judged(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
+pub(super) fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
     let judge = |publication, resource: Option<&str>| {
-        let gated = gate::gated(context, publication, resource)?;
+        let gated = gate::pass_gate(context, publication, resource)?;
         check_not_refused(gated.publication(), context.inputs)?;
         Ok(gated)
     };

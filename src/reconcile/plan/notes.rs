@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::planned::{HostPlan, Plan, PlannedEdit, RecordOperation};
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
+use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::Digest;
@@ -15,7 +16,7 @@ pub(super) fn of(
     snapshot: &Snapshot,
     marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
 ) -> Vec<Note> {
-    let mut notes = uncovered_names(plan, snapshot);
+    let mut notes = names_without_certificate(plan, snapshot);
     notes.extend(reordered(plan, snapshot, marked_rules));
     notes.extend(hints(&plan.hosts, snapshot.operator()));
     notes.extend(plan.hosts.iter().filter_map(|host| names_taken(host, snapshot)));
@@ -63,11 +64,8 @@ fn reordered(
             let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
                 let change = marked_rules.effect_of_reordering(hostname, rule.path())?;
-                let path = rule.path().unwrap_or_default();
-                Some(Note::about(
-                    &host.hostname,
-                    format!("taking over the rule for path {path:?} will {change}"),
-                ))
+                let taken = rule_at(rule.path().unwrap_or_default());
+                Some(Note::about(&host.hostname, format!("taking over the {taken} will {change}")))
             }));
         }
     }
@@ -76,7 +74,7 @@ fn reordered(
 
 /// Notes on new records more than one label below the zone, which the zone's certificate does not cover. Hostnames that
 /// differ only in the first label get one note, or none if such a record already points to a tunnel.
-fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
+fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let made = plan.hosts.iter().filter(|host| host.creates_record());
     let mut looked_at: BTreeSet<&str> = BTreeSet::new();
     made.filter_map(|host| {

@@ -128,7 +128,7 @@ pub struct HostPlan {
     /// The object that asks for the hostname, or that it came from; the first if several objects ask for its paths.
     pub resource: Option<Box<str>>,
     /// True if the whole hostname is withdrawn, and has a record.
-    pub is_withdrawn: bool,
+    pub deletes_hostname: bool,
     /// The zone of its records.
     pub zone: ZoneId,
     /// Operations on records in [`Stage::Stamp`].
@@ -147,7 +147,7 @@ pub struct HostPlan {
     /// The claims of the records after all stages.
     pub claims: Claims,
     /// The digests without a rule, which are removed in [`Stage::Unstamp`] unless a tunnel has a rule with one of them.
-    pub dangling: BTreeSet<Digest>,
+    pub removed_dangling: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
 }
@@ -197,7 +197,7 @@ impl HostPlan {
 
     /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
     pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
-        self.dangling.contains(digest)
+        self.removed_dangling.contains(digest)
             || !self.deletions_if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
     }
 

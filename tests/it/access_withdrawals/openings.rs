@@ -193,7 +193,7 @@ fn a_wildcard_opens_after_the_last_of_three_hundred_names_below_it_has_its_appli
 /// docs/access.md (3): a warning names the hostname, however many loops the opening takes.
 #[test]
 fn that_the_login_of_a_hostname_goes_is_said_once() {
-    const SAID: [&str; 2] = ["removes the login of the hostname (path \"\")", NAME];
+    const SAID: [&str; 2] = ["removes the login of the hostname's rule without a path", NAME];
     let stage = Stage::protected(&[]);
     stage.cloudflare().fault_every(Matcher::delete_application(), Fault::status(500));
     for _ in 0..3 {
@@ -212,7 +212,7 @@ fn that_the_login_of_a_hostname_goes_is_said_once() {
 /// The deletion of the application opens the hostname, whatever becomes of the hostname's other writes.
 #[test]
 fn a_hostname_opens_although_another_write_of_it_fails() {
-    const SAID: [&str; 2] = ["removes the login of the hostname (path \"\")", NAME];
+    const SAID: [&str; 2] = ["removes the login of the hostname's rule without a path", NAME];
     let stage = Stage::protected(&[]);
     assert_eq!(stage.run_loop(&[wish("none")]), Err(503), "the check has gone");
     stage.cloudflare().fault_every(Matcher::put_configuration(), Fault::status(500));

@@ -317,14 +317,14 @@ fn foreign_rules_are_printed_as_objects_that_take_them_over_with_every_option() 
         said.out.split("wild.example.com-").nth(1).map(|rest| &rest[..3]).expect("a name of its own");
     let expected = format!(
         r##"# home, rule 2, "app.example.com" "^/api/v2" is left out: {shadowed}
-# home, rule 5, "other.example.com" "" is left out: no proxied record of its hostname points to this tunnel
+# home, rule 5, "other.example.com" is left out: no proxied record of its hostname points to this tunnel
 ---
 apiVersion: externaldns.k8s.io/v1alpha1
 kind: DNSEndpoint
 metadata: {{"name":"wild.example.com-{digest}","namespace":"web"}}
 spec:
   endpoints:
-    # home, rule 4, "*.wild.example.com" ""
+    # home, rule 4, "*.wild.example.com"
     #   hostname: "*.wild.example.com"
     #   target: "http_status:204"
     #   webhook-tunnel-wildcard: "true"
@@ -344,7 +344,7 @@ spec:
     #   webhook-origin-no-tls-verify: "true"
     #   webhook-tunnel-path: "^/api"
     - {{"dnsName":"app.example.com","targets":["https://api:443"],"recordType":"CNAME","setIdentifier":"^/api","providerSpecific":[{{"name":"webhook/origin-connect-timeout","value":"5s"}},{{"name":"webhook/origin-no-tls-verify","value":"true"}},{{"name":"webhook/tunnel-path","value":"^/api"}}]}}
-    # home, rule 3, "app.example.com" ""
+    # home, rule 3, "app.example.com"
     #   hostname: "app.example.com"
     #   target: "http://app:80"
     - {{"dnsName":"app.example.com","targets":["http://app:80"],"recordType":"CNAME"}}

@@ -11,6 +11,7 @@ use super::obstacle::Intended;
 use super::{adoption, comment, obstacle};
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::TunnelId;
+use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::HostProtection;
@@ -59,7 +60,7 @@ pub(super) fn decide<'a, 'w>(
     let before = host;
     let mut host = refuse_until_stable(&before, &mut wanted, withdrawals);
     let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-    // A rule that waits for its application may refuse further endpoints. A dry run writes nothing, so no rule waits.
+    // If a rule waits for its application, further endpoints may have to be refused. A dry run writes nothing, so no rule waits.
     if !application_writes.is_empty() && !before.is_dry_run() {
         for one in &mut wanted {
             let Some(write) = one.first_write() else { continue };
@@ -116,9 +117,10 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let foreign = is_open.then(|| protection.foreign_login(gated.path())).flatten();
     outcome.notes.extend(foreign.map(|foreign| {
         note(format!(
-            "webhook/access-policy: none opens nothing at path {:?}, because the Access application {:?}, which is not ours, asks \
-             all its visitors for a login: make an application with a Bypass policy for this hostname and path",
-            one.set_identifier, foreign.name
+            "webhook/access-policy: none opens nothing of the {}, because the Access application {:?}, which is not ours, asks all \
+             its visitors for a login: make an application with a Bypass policy for this hostname and path",
+            rule_at(&one.set_identifier),
+            foreign.name
         ))
     }));
     let AccessStep::Opening { deletion, waits_for } = gated.access_step() else { return };
@@ -127,8 +129,8 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
     if foreign.is_none() {
         outcome.notes.push(note(format!(
-            "webhook/access-policy: none removes the login of the hostname (path {:?}), over up to two loops",
-            one.set_identifier
+            "webhook/access-policy: none removes the login of the hostname's {}, over up to two loops",
+            rule_at(&one.set_identifier)
         )));
     }
 }

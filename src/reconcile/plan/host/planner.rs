@@ -5,7 +5,7 @@ use super::Host;
 use super::decide::decide;
 use super::writes::planned_writes;
 use crate::model::Hostname;
-use crate::reconcile::plan::judge::judged;
+use crate::reconcile::plan::judge::judge_all;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::PlanContext;
@@ -30,7 +30,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
-    let wanted = judged(wanted, context);
+    let wanted = judge_all(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         return refused(Reason::Waiting(problem.into()));

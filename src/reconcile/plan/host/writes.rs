@@ -133,7 +133,7 @@ pub(super) fn planned_writes(
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     // Another instance may be about to write the rule of such a digest.
-    let keeps_dangling = !dangling.is_empty() && !host.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE);
+    let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
     let fate = RecordFate::of(host, &accepted, is_withdrawal, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
@@ -150,7 +150,7 @@ pub(super) fn planned_writes(
     let refusals = change.unfinished_move(host).into_iter().chain(digest_stays).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
-        is_withdrawn: is_withdrawal && host.has_claimed_record(),
+        deletes_hostname: is_withdrawal && host.has_claimed_record(),
         zone: host.zone.zone.id.clone(),
         stamp_operations,
         edits: edits(host, &change, resource.as_deref()),
@@ -160,7 +160,7 @@ pub(super) fn planned_writes(
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
         deletions_if_unwritable: if hides_wildcard(host) { deletions(host) } else { Vec::new() },
         claims: claims_after,
-        dangling: removed,
+        removed_dangling: removed,
         comments,
         resource,
     };
@@ -243,7 +243,7 @@ fn unwanted_rules<'a>(
         let is_visited = visited.as_ref() == Some(rule.tunnel);
         // After `MOVE_GRACE` no visitor still reaches an older target.
         let is_past_grace =
-            || host.is_older_than(host.operator().move_grace) && !answers_narrower_name(host, rule);
+            || host.is_unchanged_for(host.operator().move_grace) && !answers_narrower_name(host, rule);
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
@@ -263,7 +263,7 @@ fn answers_narrower_name(host: &Host<'_>, rule: &HostRule<'_>) -> bool {
         let is_visited = if tunnel == *rule.tunnel {
             host.context.leaving.contains(name)
         } else {
-            !host.is_record_older_than(record, grace)
+            !host.is_record_unchanged_for(record, grace)
         };
         is_visited && !stamp.claims.digests.contains(&Digest::of(&tunnel, None))
     })
