@@ -54,13 +54,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let requests = request::by_hostname(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
     let access_requests = judge::access_requests(&requests, snapshot);
-    let context = PlanContext {
-        snapshot,
-        inputs,
-        access_requests: &access_requests,
-        leaving: &request::leaving(&requests, snapshot),
-        marked_rules: &marked_rules,
-    };
+    let context =
+        PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan::default();
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (hostname, request) in requests {

@@ -1,7 +1,7 @@
 //! The inputs of a plan: the results of earlier requests, and answers of Cloudflare that are not part of the snapshot;
 //! and the context that all hostnames of a request share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
@@ -35,8 +35,6 @@ pub(in crate::reconcile) struct PlanContext<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
     pub(in crate::reconcile) inputs: &'a PlanInputs,
     pub(in crate::reconcile) access_requests: &'a AccessRequests,
-    /// The hostnames of ours whose endpoints in the request all ask for another tunnel than the record's.
-    pub(in crate::reconcile) leaving: &'a BTreeSet<Box<str>>,
     /// All rules, each marked as ours or not.
     pub(in crate::reconcile) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }

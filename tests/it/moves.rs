@@ -479,27 +479,3 @@ fn what_a_rule_of_our_wildcard_answers_moves_after_the_wildcard() {
         assert_eq!(stage.harness.log.lines_with(&told).len(), 1, "{label}");
     }
 }
-
-/// The name's record leaves in the loop after which the wildcard's record has been elsewhere for long enough.
-#[test]
-fn the_old_rule_of_a_wildcard_stays_until_a_name_below_it_has_left() {
-    let path = [("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/api")];
-    let stage = Stage::new(&[]);
-    let office = stage.cloudflare().add_tunnel("office");
-    stage.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut(&office).connectors = 1);
-    let desired = [at("*.example.com", &[]), endpoint_of("ingress/shop/r", NAME, &path)];
-    stage.run(&desired);
-    stage.cloudflare().delay_records(Duration::from_secs(1));
-    stage.cloudflare().watch(&["https://app.example.com/"]);
-    let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "office,home"), ("MOVE_GRACE", "30s")]);
-    for _ in 0..5 {
-        let _ = stage.run_loop(&desired);
-        stage.cloudflare().advance_clock(Duration::from_secs(60));
-    }
-    stage.run_loop(&desired).expect("no later loop has to finish anything");
-    let watched = stage.cloudflare().watched();
-    assert!(watched.iter().all(|one| one.lost().is_empty()), "{}", watched[0]);
-    let left = stage.harness.rules();
-    assert!(!left.iter().any(|rule| rule.contains("example.com")), "nothing of ours is left: {left:?}");
-    assert!(stage.cloudflare().visit(NAME, "/").is_served());
-}

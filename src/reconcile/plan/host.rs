@@ -220,11 +220,8 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_unchanged_for(&self, duration: Duration) -> bool {
-        self.claimed_records().all(|record| self.is_record_unchanged_for(record, duration))
-    }
-
-    fn is_record_unchanged_for(&self, record: &Record, duration: Duration) -> bool {
-        self.now().zip(record.modified).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
+        let changed = self.claimed_records().filter_map(|record| record.modified).max();
+        self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
     /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE` ago.

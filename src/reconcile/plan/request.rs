@@ -1,6 +1,6 @@
 //! Sorts one request by hostname.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint};
@@ -44,19 +44,6 @@ impl From<CanonicalEndpoint> for Wanted<Publication> {
             publication: canonical.publication.map_err(Reason::Invalid),
         }
     }
-}
-
-/// The hostnames of ours whose endpoints all ask for another tunnel than the record's.
-pub(super) fn leaving(requests: &BTreeMap<Box<str>, HostRequest>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
-    let is_leaving = |name: &str, request: &HostRequest| {
-        let Some(present) = snapshot.own_records_of(name).first().and_then(|own| own.record.tunnel()) else {
-            return false;
-        };
-        let mut wanted = request.wanted.iter().filter_map(|one| one.publication.as_ref().ok()).peekable();
-        wanted.peek().is_some() && wanted.all(|one| one.tunnel != present)
-    };
-    let leaving = requests.iter().filter(|(name, request)| is_leaving(name, request));
-    leaving.map(|(name, _)| name.clone()).collect()
 }
 
 impl HostRequest {

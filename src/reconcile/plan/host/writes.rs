@@ -9,13 +9,11 @@ use super::{adoption, obstacle};
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
-use crate::model::hostname::is_below;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::OwnRecord;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
@@ -242,31 +240,11 @@ fn unwanted_rules<'a>(
     let is_deleted_now = |rule: &HostRule<'_>| {
         let is_visited = visited.as_ref() == Some(rule.tunnel);
         // After `MOVE_GRACE` no visitor still reaches an older target.
-        let is_past_grace =
-            || host.is_unchanged_for(host.operator().move_grace) && !answers_narrower_name(host, rule);
+        let is_past_grace = || host.is_unchanged_for(host.operator().move_grace);
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
     host.claimed_rules().copied().filter(is_unwanted).partition(is_deleted_now)
-}
-
-/// True if our rule in a tunnel that the wildcard left may still answer requests of a narrower name of ours, which has
-/// no rule for all its requests: the name has yet to leave that tunnel, or left it less than `MOVE_GRACE` ago.
-fn answers_narrower_name(host: &Host<'_>, rule: &HostRule<'_>) -> bool {
-    let Some(domain) = host.name().strip_prefix("*.") else { return false };
-    let grace = host.operator().move_grace;
-    host.snapshot().own_records().any(|OwnRecord { record, stamp, .. }| {
-        let name = &*record.name;
-        let Some(tunnel) = record.tunnel().filter(|_| is_below(name, domain) && name != host.name()) else {
-            return false;
-        };
-        let is_visited = if tunnel == *rule.tunnel {
-            host.context.leaving.contains(name)
-        } else {
-            !host.is_record_unchanged_for(record, grace)
-        };
-        is_visited && !stamp.claims.digests.contains(&Digest::of(&tunnel, None))
-    })
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
