@@ -25,6 +25,7 @@ use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::checks::rules_accepting;
+use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -79,6 +80,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan.take_turn(candidates, turn.hostnames_max, context);
     let refusals = std::mem::take(&mut plan.refusals).into_iter();
     plan.refusals = refusals.map(|refusal| refused_opening(refusal, &plan, snapshot)).collect();
+    if inputs.is_dry_run {
+        plan.show_openings_as_done();
+    }
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -136,6 +140,17 @@ fn refused_opening(refusal: Refusal, plan: &Plan, snapshot: &Snapshot) -> Refusa
 }
 
 impl Plan {
+    /// Leaves out the refusals of openings that only wait for a later loop, and the deletions of those that are refused.
+    fn show_openings_as_done(&mut self) {
+        self.refusals.retain(|one| !matches!(one.reason, Reason::WaitsForAccessCheck(_)));
+        let refused = self.refusals.iter().filter(|one| matches!(one.reason, Reason::StillProtected { .. }));
+        let refused: BTreeSet<&str> = inserted(refused.map(|one| &*one.hostname));
+        self.application_writes.retain(|write| {
+            !matches!(write.operation, ApplicationOperation::Delete(_))
+                || !refused.contains(write.place.hostname())
+        });
+    }
+
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,

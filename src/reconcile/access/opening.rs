@@ -49,16 +49,16 @@ pub(super) fn plan_opening(
         return Err(Reason::Waiting(problem.to_string()));
     }
     let Some(first) = covering.first() else {
-        return Ok(AccessStep::Opening { deletion: None, waits_for: None });
+        return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: None });
     };
+    let is_accepted = context.snapshot.is_accepted(first.application);
     // A dry run shows the state after all loops.
-    let is_dry_run = context.inputs.is_dry_run;
-    let is_deleted_now = is_dry_run || !context.snapshot.is_accepted(first.application);
-    let deletion = is_deleted_now.then(|| ApplicationWrite::delete(*first));
-    deletion.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
-    let is_last = is_dry_run || is_deleted_now && covering.len() == 1;
+    let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
+    let deletions: Vec<_> = covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
+    deletions.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
+    let is_last = !is_accepted && covering.len() == 1;
     let waits_for = (!is_last).then(|| first.application.id.clone());
-    Ok(AccessStep::Opening { deletion, waits_for })
+    Ok(AccessStep::Opening { deletions, waits_for })
 }
 
 /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The

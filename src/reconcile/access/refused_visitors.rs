@@ -4,7 +4,7 @@
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
-use crate::model::access::{Application, Destination};
+use crate::model::access::{Application, ApplicationKind, Destination, PolicyDecision};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::destination::matches_host;
@@ -13,8 +13,7 @@ use crate::reconcile::access::host_protection::{
 };
 use crate::reconcile::snapshot::Snapshot;
 
-/// A note on each application whose visitors a rule of ours refuses. An application of ours is made before its rule, so it
-/// counts once a rule accepts its token.
+/// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them past.
 pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     let closed = snapshot.own_rules().filter(|(_, rule)| rule.requires_access());
     let mut hostnames: Vec<&str> = closed.map(|(_, rule)| rule.folded_hostname()).collect();
@@ -25,8 +24,7 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     }
     let mut notes = Vec::new();
     for application in snapshot.access.applications() {
-        let is_foreign = snapshot.own_application(application).is_none();
-        if is_foreign || snapshot.is_accepted(application) {
+        if asks_for_login(application) || lets_all_past(application) {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }
@@ -53,6 +51,11 @@ fn refused_at(
         let protection = HostProtection::of(&hostname, snapshot);
         let visited = snapshot.visited_tunnel(name);
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
+        // An application of ours is made before its rule.
+        let is_ours = snapshot.own_application(application).is_some();
+        if is_ours && !tunnel.document.rules().iter().any(|rule| accepts(rule, application)) {
+            continue;
+        }
         for rule in rules_taking(name, path.as_deref(), tunnel) {
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
@@ -61,12 +64,23 @@ fn refused_at(
                 && !is_renewed_by_guard(rule, snapshot)
             {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
-                let is_ours = snapshot.own_application(application).is_some();
                 return Some(Note::about(name, text(&format!("{name}{prefix}"), application, is_ours, rule)));
             }
         }
     }
     None
+}
+
+fn accepts(rule: &Rule, application: &Application) -> bool {
+    rule.access_check().is_some_and(|check| check.accepts(application))
+}
+
+/// True if the application asks none of its visitors for a login.
+fn lets_all_past(application: &Application) -> bool {
+    let mut policies = application.policies.iter().flatten().peekable();
+    application.kind == ApplicationKind::SelfHosted
+        && policies.peek().is_some()
+        && policies.all(|policy| policy.decision == PolicyDecision::Bypass)
 }
 
 /// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
@@ -87,7 +101,7 @@ fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
 
 fn text(place: &str, application: &Application, is_ours: bool, rule: &Rule) -> String {
     let (name, rule) = (&application.name, rule.described());
-    if !asks_for_login(application) {
+    if lets_all_past(application) {
         return format!(
             "visitors of {place:?} pass the Access application {name:?} without a login, and the rule for {rule} refuses them, \
              because they bring no token: set webhook-access-policy: none on an object of its own for {place:?}, or take the \

@@ -123,8 +123,8 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
             foreign.name
         ))
     }));
-    let AccessStep::Opening { deletion, waits_for } = gated.access_step() else { return };
-    outcome.application_writes.extend(deletion.clone());
+    let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
+    outcome.application_writes.extend(deletions.iter().cloned());
     let waits = waits_for.clone().map(Reason::WaitsForAccessCheck);
     outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
     if foreign.is_none() {

@@ -113,7 +113,7 @@ pub(super) fn wildcard_left_behind<'a>(
     let is_of_wildcard = |rule: &Rule| !rule.has_hostname(&host.hostname);
     let is_taken = |path: Option<&str>| {
         let last = rules_taking_until(name, path, wanted, &|_| true).pop();
-        last.is_some_and(|last| last.matches_all(name, path) && !is_status(last.service()))
+        last.is_some_and(|last| last.takes_all(name, path) && !is_status(last.service()))
     };
     let rules = rules_taking_until(name, None, snapshot.tunnels.get(&visited)?, &is_of_wildcard).into_iter();
     let own = rules.filter(|rule| is_of_wildcard(rule) && snapshot.own_digests().has(&visited, rule));
