@@ -4,6 +4,7 @@
 //! rule exists, and is removed only in [`Stage::Unstamp`], after the rule is deleted. So after any prefix of the
 //! stages, `records` shows everything of ours, and ExternalDNS asks for the remaining changes again.
 
+mod correction;
 mod fingerprints;
 mod host;
 mod judge;
@@ -12,6 +13,7 @@ mod notes;
 mod planned;
 mod request;
 
+pub use correction::corrections;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;

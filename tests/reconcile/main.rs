@@ -10,6 +10,7 @@ mod access;
 mod access_guard;
 mod adoption;
 mod below_wildcards;
+mod corrections;
 mod foreign_endpoints;
 mod foreign_rules;
 mod hostname;

@@ -6,11 +6,11 @@ use super::work::{Piece, Work, pieces};
 use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
+use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
-use crate::reconcile::stamp::{Claims, Digest};
+use crate::reconcile::stamp::Digest;
 
 /// The results of an execution.
 #[derive(Debug, Default)]
@@ -167,37 +167,10 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The stamped records and their correct claims; `None` if no stamp has to be corrected.
-    pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
-        let stamped = self.stamped.get(&host.hostname)?.as_ref().filter(|_| self.is_given_up(host))?;
-        // Unstamp may not have run, and a correction never removes a digest from before the request: another instance may
-        // be about to write its rule, or its rule was not read.
-        let mut claims_keeping_dangling = host.claims.clone();
-        claims_keeping_dangling.digests.extend(&host.removed_dangling);
-        let mut claims_now = claims_keeping_dangling.clone();
-        let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
-        for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
-            correct_claim(&mut claims_now, host, planned);
-        }
-        (claims_now != claims_keeping_dangling).then_some((stamped, claims_now))
-    }
-}
-
-/// Corrects the claim of an edit that was not written.
-fn correct_claim(claims: &mut Claims, host: &HostPlan, unwritten: &PlannedEdit) {
-    let digest = unwritten.digest();
-    match &unwritten.edit {
-        // The stamp named the rule before this request.
-        RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
-        // The digest would make a foreign rule ours.
-        RuleEdit::Put { .. } => {
-            claims.digests.remove(&digest);
-        }
-        // The rule is still there and ours, so the record is not kept for foreign rules alone.
-        RuleEdit::Delete { .. } => {
-            claims.digests.insert(digest);
-            claims.is_released = false;
-        }
+    /// The stamped records of a hostname that was given up; `None` if there are none, or if it is uncertain what was
+    /// written.
+    pub(super) fn stamped_and_given_up(&self, host: &HostPlan) -> Option<&[RecordId]> {
+        self.stamped.get(&host.hostname)?.as_deref().filter(|_| self.is_given_up(host))
     }
 }
 

@@ -1,22 +1,17 @@
 //! Writes records in batches. Cloudflare applies a batch completely or not at all.
-//!
-//! Also corrects stamps that name a rule which was not written. A stamp names a rule before the rule is written. If the
-//! write of the rule is refused, or if a foreign rule now has its hostname and path, the stamp would make a foreign rule
-//! ours. If the stamp claims nothing else, a new record is deleted, because the new record would hide a wildcard's
-//! record, and the comment of an older record is restored. A takeover that deleted records is not undone.
 
 use std::collections::BTreeMap;
 
 use log::{Level, warn};
 
 use super::Execution;
-use super::work::{Piece, WriteTarget};
+use super::work::{Piece, Work, WriteTarget};
 use crate::cloudflare::{Batch, Error, WrittenRecord};
 use crate::logging;
-use crate::model::{RecordId, RecordPatch, ZoneId, ZonePlan};
+use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::report::{describe_adoption, describe_operation};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, corrections};
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -98,8 +93,11 @@ impl<'a> Execution<'a> {
     pub(super) fn correct_records(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
-            let corrections = self.stamp_corrections(host).into_iter().map(|one| (&*host.hostname, one));
-            by_zone.entry(&host.zone).or_default().extend(corrections);
+            let Some(stamped) = self.ledger.stamped_and_given_up(host) else { continue };
+            let is_written = |edit: &_| self.ledger.is_written(&Piece { host, work: Work::Edit(edit) });
+            let before = self.snapshot.zone(&host.zone).map(|zone| zone.records_of(&host.hostname));
+            let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();
+            by_zone.entry(&host.zone).or_default().extend(corrections.map(|one| (&*host.hostname, one)));
         }
         for (host, deletion) in self.hiding_deletions() {
             by_zone.entry(&host.zone).or_default().push((&*host.hostname, deletion));
@@ -121,29 +119,6 @@ impl<'a> Execution<'a> {
         let deletions =
             |host: &'a HostPlan| host.deletions_if_unwritable.iter().map(move |one| (host, one.clone()));
         hiding.into_iter().flat_map(deletions).collect()
-    }
-
-    /// The corrections of a hostname's stamps.
-    fn stamp_corrections(&self, host: &HostPlan) -> Vec<RecordOperation> {
-        let Some((stamped, claims)) = self.ledger.mistaken_stamp(host) else { return Vec::new() };
-        let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
-        let zone = self.snapshot.zone(&host.zone);
-        let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
-        // Stamp deleted the records that stood here, so our record is the hostname's only one.
-        let takes_over =
-            host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
-        let correction = |id: &RecordId| {
-            let patch = |comment: &str| {
-                let (id, comment) = (id.clone(), Some(comment.into()));
-                RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment })
-            };
-            match before.iter().find(|record| record.id == *id) {
-                _ if !claims.is_empty() || takes_over => patch(&comment),
-                Some(record) => patch(&record.comment),
-                None => RecordOperation::Delete { id: id.clone(), txt_name: None },
-            }
-        };
-        stamped.iter().map(correction).collect()
     }
 
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
