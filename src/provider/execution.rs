@@ -75,6 +75,13 @@ enum Stop {
     Run(Error),
 }
 
+/// The outcome of a write that Cloudflare answered, or a server in between.
+enum Sent {
+    Written,
+    /// The answer refused the content.
+    Refused(ErrorResponse),
+}
+
 /// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all other
 /// hostnames, because a target that does not answer can use up a request's time.
 pub(super) fn run<'a>(
@@ -294,9 +301,9 @@ impl<'a> Execution<'a> {
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
     ) -> Result<(), Stop> {
-        let refusal = self.send(target, sent)?;
+        let outcome = self.send(target, sent)?;
         halving.drop_given_up(|host| self.ledger.is_given_up(host));
-        let Some(answer) = refusal else {
+        let Sent::Refused(answer) = outcome else {
             halving.note_written();
             return Ok(());
         };
@@ -306,24 +313,24 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Sends one group, and returns the answer that refused the content, if one did.
-    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Option<ErrorResponse>, Stop> {
+    /// Sends one group.
+    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
         self.check_time()?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => match self.send_operations(zone, pieces) {
-                Ok(()) => Ok(None),
+                Ok(()) => Ok(Sent::Written),
                 Err(error) => self.outcome_of(target, error),
             },
         }
     }
 
     /// The outcome of a failed write: Cloudflare or a server in between refused its content, or nothing more is written.
-    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
+    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Sent, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Some(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.

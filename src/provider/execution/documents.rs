@@ -3,9 +3,9 @@
 use log::warn;
 
 use super::work::{Piece, WriteTarget};
-use super::{Execution, Stop};
+use super::{Execution, Sent, Stop};
 use crate::clock::Deadline;
-use crate::cloudflare::{Error, ErrorResponse};
+use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -15,18 +15,13 @@ use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
-    /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out. Returns the
-    /// answer that refused the content, if one did.
-    pub(super) fn send_edits(
-        &mut self,
-        tunnel: &'a TunnelId,
-        pieces: &[Piece<'a>],
-    ) -> Result<Option<ErrorResponse>, Stop> {
+    /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
+    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
-            return Ok(None);
+            return Ok(Sent::Written);
         }
         self.check_time()?;
         match self.put_document(tunnel, &edited.document, version_before, self.deadline) {
@@ -37,7 +32,7 @@ impl<'a> Execution<'a> {
                     let line = describe_edit(piece.hostname(), tunnel, edit);
                     self.provider.log_change(edit.label_value(), &line);
                 }
-                Ok(None)
+                Ok(Sent::Written)
             }
             Err(error) => {
                 if error.may_have_been_done() {
