@@ -251,14 +251,7 @@ impl<'a> Execution<'a> {
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
         loop {
-            if let WriteTarget::Zone(zone) = target
-                && let Some(answer) = self.full_zones.get(zone).cloned()
-            {
-                let growing = halving.take(Piece::grows);
-                if !growing.is_empty() {
-                    self.judge_refused(target, &growing, &answer);
-                }
-            }
+            self.refuse_in_full_zone(target, halving);
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
@@ -267,9 +260,22 @@ impl<'a> Execution<'a> {
             let group = self.write_group(target, halving, &sent);
             self.memory.targets.entry(target.id()).group_size = halving.group_size;
             group?;
+            self.refuse_in_full_zone(target, halving);
             let calls_left = self.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
                 return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
+            }
+        }
+    }
+
+    /// Gives up the pieces that add records to a full zone.
+    fn refuse_in_full_zone(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) {
+        if let WriteTarget::Zone(zone) = target
+            && let Some(answer) = self.full_zones.get(zone).cloned()
+        {
+            let growing = halving.take(Piece::grows);
+            if !growing.is_empty() {
+                self.judge_refused(target, &growing, &answer);
             }
         }
     }
@@ -361,19 +367,16 @@ impl<'a> Execution<'a> {
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
         // The reason, if the cause may be over in the next request.
-        let passing = match target {
-            _ if !answer.is_of_cloudflare() => {
-                Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
-            }
+        let passing = if !answer.is_of_cloudflare() {
+            Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
+        } else if answer.is_missing_record() {
             // The record existed when the snapshot was read.
-            _ if answer.is_missing_record() => Some(meanwhile("deleted")),
+            Some(meanwhile("deleted"))
+        } else if answer.is_record_conflict() && pieces.iter().all(is_first) {
             // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
-            _ if answer.is_record_conflict() && pieces.iter().all(is_first) => Some(meanwhile("created")),
-            WriteTarget::Zone(zone) if answer.is_record_quota() => {
-                self.full_zones.insert(zone, answer.clone());
-                Some(Reason::Cloudflare(format!("{answer}{ZONE_IS_FULL}")))
-            }
-            _ => None,
+            Some(meanwhile("created"))
+        } else {
+            None
         };
         if let Some(reason) = passing {
             // The next request begins with the other pieces, because these may fail again.
@@ -382,7 +385,14 @@ impl<'a> Execution<'a> {
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
-        let reason = Reason::Cloudflare(answer.to_string());
+        let mut text = answer.to_string();
+        if let WriteTarget::Zone(zone) = target
+            && answer.is_record_quota()
+        {
+            text.push_str(ZONE_IS_FULL);
+            self.full_zones.insert(zone, answer.clone());
+        }
+        let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.give_up_refused(&refused);
         for piece in pieces {
