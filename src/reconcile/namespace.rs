@@ -143,18 +143,32 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     is_whole.then_some(namespace)
 }
 
-/// The code of the namespace that has a hostname: the namespace that the stamp names, or else the one namespace of all
-/// services of the hostname's rules. `None` if every stamp of the hostname is released. A stamp for rules of several
-/// objects names no namespace if it was written without the guard. A request does not count, because any namespace may
-/// ask for the path of an answer such as `http_status:503`.
-///
-/// # Errors
-/// The services' namespaces, if the stamp names no namespace and the services are not of one namespace.
-pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, Vec<String>> {
+/// What stamps and rules tell about the namespace that has a hostname.
+#[derive(Debug)]
+pub enum Holder {
+    /// No namespace has the hostname, because each of its stamps is released, or it has none.
+    Free,
+    /// The namespace that a stamp names, or else the one namespace of all services of the hostname's rules.
+    Namespace(NamespaceCode),
+    /// No stamp names a namespace, and the services are not of one namespace. The namespaces of these services.
+    Unclear(Vec<String>),
+}
+
+impl Holder {
+    /// The namespace that has the hostname, if it is known.
+    pub fn namespace(self) -> Option<NamespaceCode> {
+        if let Self::Namespace(namespace) = self { Some(namespace) } else { None }
+    }
+}
+
+/// The namespace that has a hostname. A stamp for rules of several objects names no namespace if it was written without
+/// the guard. A request does not count, because any namespace may ask for the path of an answer such as
+/// `http_status:503`.
+pub fn holder(name: &str, snapshot: &Snapshot) -> Holder {
     let mut stamps = snapshot.stamps_of(name);
     stamps.retain(|stamp| !stamp.claims.is_released);
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
-        return Ok(Some(namespace));
+        return Holder::Namespace(namespace);
     }
     let hostname = Hostname::parse(name).ok();
     let operator = snapshot.operator();
@@ -166,15 +180,15 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
     let namespaces: BTreeSet<Option<String>> =
         inserted(services.map(|service| namespace_of_service(operator, service)));
     match namespaces.first() {
-        None if stamps.is_empty() => Ok(None),
-        Some(Some(namespace)) if namespaces.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
-        _ => Err(namespaces.into_iter().flatten().collect()),
+        None if stamps.is_empty() => Holder::Free,
+        Some(Some(namespace)) if namespaces.len() == 1 => Holder::Namespace(NamespaceCode::of(namespace)),
+        _ => Holder::Unclear(namespaces.into_iter().flatten().collect()),
     }
 }
 
-/// The namespace that may have a hostname: the namespace that has it, or else the namespace of the
-/// object that ExternalDNS's TXT record of the hostname names, or else that of the first of `objects`.
-/// `registry_names` are the names of such TXT records in the request.
+/// The namespace that may have a hostname: the namespace that has it. For a free hostname, the namespace of the object
+/// that ExternalDNS's TXT record of the hostname names, or else that of the first of `objects`. `registry_names`
+/// are the names of such TXT records in the request.
 pub(super) fn entitled<'r>(
     name: &str,
     registry_names: &[Box<str>],
@@ -182,8 +196,10 @@ pub(super) fn entitled<'r>(
     snapshot: &Snapshot,
 ) -> Option<NamespaceCode> {
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
-    let of_free = || code_of(&of_txt().or_else(|| objects.min().map(Into::into))?);
-    holder(name, snapshot).ok()?.or_else(of_free)
+    match holder(name, snapshot) {
+        Holder::Free => code_of(&of_txt().or_else(|| objects.min().map(Into::into))?),
+        held => held.namespace(),
+    }
 }
 
 /// The namespace that a stamp names.

@@ -16,7 +16,7 @@ use crate::reconcile::access::refused_visitors;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL};
-use crate::reconcile::namespace;
+use crate::reconcile::namespace::{self, Holder};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::reason::SHARED_OWNER;
@@ -291,15 +291,18 @@ impl<'a> RecordView<'a> {
     /// True if the namespace guard is on, and the stamp has room for the hostname's namespace but does not name it.
     ///
     /// # Errors
-    /// As of [`namespace::holder`].
+    /// The namespaces of [`Holder::Unclear`].
     fn lacks_namespace(&self) -> Result<bool, Vec<String>> {
         let Self { stamp, snapshot, record, .. } = self;
         if !snapshot.operator().namespace_guard || namespace::of_stamp(stamp).is_some() {
             return Ok(false);
         }
-        let holder = namespace::holder(&record.name, snapshot)?;
+        let holder = namespace::holder(&record.name, snapshot);
+        if let Holder::Unclear(namespaces) = holder {
+            return Err(namespaces);
+        }
         let existing = self.snapshot.existing_claims(&self.hostname, stamp);
-        Ok(self.fits(existing, holder.as_ref()))
+        Ok(self.fits(existing, holder.namespace().as_ref()))
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.

@@ -75,7 +75,8 @@ fn own_hostnames(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<OwnHost
             created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
         };
         let operator = snapshot.operator();
-        let namespace = operator.namespace_guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
+        let namespace =
+            operator.namespace_guard.then(|| namespace::holder(name, snapshot).namespace()).flatten();
         let own_hostname = OwnHostname { namespace, created_unix_seconds: created_unix_seconds?, withdrawn };
         operator.filter.matches(name).then_some(own_hostname)
     });
