@@ -1,4 +1,7 @@
-//! Finds the rule or record that would be open without an application of ours, once a request is carried out.
+//! Finds the rule or record that visitors would reach without a login if an application of ours were deleted, although
+//! no endpoint asks for that: the rule or record *relies* on the application. The application protects its place, which
+//! is a hostname or a path of it, and for a wildcard all its names. The proxied records of each name lead to tunnels,
+//! and the rules there answer the visitors. A zone or a tunnel that was not read counts as open.
 
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
@@ -9,10 +12,8 @@ use crate::reconcile::access::host_protection::{HostProtection, requires_another
 use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The first rule, record, destination, zone or place that would be open without the application, if the endpoint
-/// `opener` opens the application's place or a path of it; `None` as `opener` if no endpoint does. A rule that `requests` opens does not count. A rule under a more specific application does not count
-/// either. If the place itself opens, the rule of a wider hostname does not count, because that rule was published for
-/// all its names.
+/// The first rule, record, destination, zone or place that would be open without the application. `opener` is the
+/// endpoint that opens the application's place or a path of it, if an endpoint does.
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
     opener: Option<&RuleKey>,
@@ -40,8 +41,7 @@ pub(super) fn first_relying(
     })
 }
 
-/// A name under the place of an application. An *opener* is the endpoint that opens the place or a path of it; a rule
-/// *relies* on the application if it would be open without it, and no endpoint asks for that.
+/// A name under the place of an application.
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
@@ -56,18 +56,23 @@ struct NameUnder<'a> {
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
     fn first_open(&self) -> Option<String> {
-        if self.is_covered(self.path) {
+        let covering = self.protection.covering_every_request(self.path);
+        if self.is_under_another(&covering) {
             return None;
         }
+        // A wildcard's rule may lose its Access check, and then no other application protects the name.
+        let is_only_application = !self.opens_place && covering.len() == 1;
+        let may_lose_check =
+            |rule: &Rule| rule.folded_hostname() != self.name() && requires_another(rule, self.application);
+        let is_last = |rule: &Rule| !(is_only_application && may_lose_check(rule));
         let snapshot = self.protection.snapshot;
-        let behind =
-            if self.is_only_application() { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
+        let behind = if is_only_application { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
         let records = snapshot.answering(self.name()).iter().chain(behind);
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.
             let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
-            let rules = rules_taking_until(self.name(), self.path, tunnel, &|rule| self.is_last(rule));
-            if let Some(rule) = rules.into_iter().find(|rule| self.relies(id, rule)) {
+            let rules = rules_taking_until(self.name(), self.path, tunnel, &is_last);
+            if let Some(rule) = rules.into_iter().find(|rule| self.becomes_open(id, rule)) {
                 return Some(rule_text(rule));
             }
         }
@@ -79,14 +84,35 @@ impl NameUnder<'_> {
         own.find(|own| own.stamp.claims.record_only).map(|own| record_text(own.record))
     }
 
+    /// True if visitors would reach the rule without a login, although no endpoint asks for that.
+    fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        let is_wider = rule.folded_hostname() != self.name();
+        let is_withdrawn = || self.requests.withdrawn.contains(&RuleKey::of(self.name(), rule.path()));
+        let is_exception =
+            // The rule requires a token that the application does not issue.
+            requires_another(rule, self.application)
+            // The place itself opens, and the rule of a wider hostname was published for all its names.
+            || is_wider && self.opens_place
+            // The rule of a wider hostname leads to no service.
+            || is_wider && is_status(rule.service())
+            // An endpoint opens the rule.
+            || !is_wider && self.opens(tunnel, rule.path())
+            // The rule takes all requests of the place, but the opened rule of the place answers these requests.
+            || !is_wider && rule.matches_all(self.name(), self.path) && self.opens(tunnel, self.path)
+            // The withdrawn rule has an Access check, and the application stays until the rule is deleted.
+            || rule.requires_access() && is_withdrawn()
+            // A more specific application covers the rule's path.
+            || self.is_under_another(&self.protection.covering_every_request(rule.path()));
+        !is_exception
+    }
+
     fn name(&self) -> &str {
         self.protection.hostname.as_str()
     }
 
-    /// True if a more specific application covers the path.
-    fn is_covered(&self, path: Option<&str>) -> bool {
-        let covering = self.protection.covering_every_request(path).into_iter().next();
-        covering.is_some_and(|one| one.id != self.application.id)
+    /// True if the most specific of the applications, which is the first one, is another one.
+    fn is_under_another(&self, covering: &[&Application]) -> bool {
+        covering.first().is_some_and(|first| first.id != self.application.id)
     }
 
     /// True if an endpoint opens the path in the tunnel. Any other endpoint than the opener may be refused, so it
@@ -95,41 +121,6 @@ impl NameUnder<'_> {
         let key = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
         self.requests.open.contains(&key) && (self.opener == Some(&key) || is_ours())
-    }
-
-    /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
-    /// other application protects the name.
-    fn is_only_application(&self) -> bool {
-        !self.opens_place && self.protection.covering_every_request(self.path).len() == 1
-    }
-
-    /// True if no later rule receives requests of the place.
-    fn is_last(&self, rule: &Rule) -> bool {
-        // Without another application, a wider rule that requires another token may lose its Access check.
-        let may_lose_check =
-            rule.folded_hostname() != self.name() && requires_another(rule, self.application);
-        !(may_lose_check && self.is_only_application())
-    }
-
-    /// True if the rule would be open without the application, although no endpoint asks for an open rule.
-    fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let key = || RuleKey::of(self.name(), rule.path());
-        let is_withdrawn_with_check = || rule.requires_access() && self.requests.withdrawn.contains(&key());
-        !requires_another(rule, self.application)
-            && !self.is_to_be_open(tunnel, rule)
-            && !is_withdrawn_with_check()
-            && !self.is_covered(rule.path())
-    }
-
-    /// True if the rule is to be open, or may be.
-    fn is_to_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        if rule.folded_hostname() != self.name() {
-            return self.opens_place || is_status(rule.service());
-        }
-        // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
-        self.opens(tunnel, rule.path())
-            || rule.matches_all(self.name(), self.path) && self.opens(tunnel, self.path)
     }
 }
 
