@@ -1,4 +1,18 @@
-//! Finds the applications that visitors of a path of the hostname meet.
+//! Finds the applications that visitors of a path of the hostname meet. They are of all owners, unless the table says
+//! otherwise. An application *asks for a login* if it asks all its visitors.
+//!
+//! | function | applications |
+//! |---|---|
+//! | `near` | with a destination that may have a name in common with the hostname |
+//! | `covering` | over the path, or over everything below it, the most specific one first |
+//! | `covering_every_request` | those of `covering` that every visitor of the path meets |
+//! | `own_covering` | ours at the beginning of `covering`, before the first that is foreign or asks for no login |
+//! | `own_login` | the first of `own_covering` |
+//! | `foreign_login` | the first foreign one of `covering_every_request`, if it asks for a login |
+//! | `guarding` | all that visitors of a rule at the path meet, sorted by name, if every visitor needs a login |
+//! | `logins` | `guarding`, or else the first of `covering_every_request`, if Access was read and it asks for a login |
+//! | `application_made_for` | ours that was made for exactly the path |
+//! | `in_the_way` | foreign, or ours of another place, with one of the destinations of a place of the hostname |
 
 use std::cmp::Reverse;
 
@@ -11,8 +25,6 @@ use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, 
 use crate::reconcile::access::place::Place;
 
 impl<'a> HostProtection<'a> {
-    /// The applications that visitors of a rule at the path meet, sorted by name.
-    ///
     /// # Errors
     /// The reason why some visitors may need no login, or why the protection is not known.
     pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
@@ -20,8 +32,7 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// The applications of all owners that are known to ask visitors of the path for a login: those of [`Self::guarding`], or
-    /// else the one that every visitor meets unless a narrower application lets some of them past.
+    /// A narrower application may let some visitors past the first of [`Self::covering_every_request`].
     pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering_every_request(path).into_iter().next();
@@ -29,7 +40,7 @@ impl<'a> HostProtection<'a> {
         })
     }
 
-    /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
+    /// If there are several, one whose token a rule accepts comes first.
     pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         let place = Place::of(self.hostname, path).ok()?;
         let all =
@@ -41,20 +52,16 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
-    /// The application of ours that asks visitors of the path, or of everything below it, for a login.
     pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         self.own_covering(path).next()
     }
 
-    /// The most specific application of another owner that every visitor of the path meets, if it asks for a login.
     pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
         let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
         let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
         asks_for_login(foreign).then_some(foreign)
     }
 
-    /// An application of another owner, or ours of another place, that has one of the destinations of a place of the
-    /// hostname.
     pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
         let wanted = place.destinations();
         self.near().find(|application| {
@@ -64,23 +71,19 @@ impl<'a> HostProtection<'a> {
         })
     }
 
-    /// Our applications at the beginning of [`Self::covering`]: the list ends before an application that lets visitors past,
-    /// and before an application of another owner.
     pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         self.covering(path)
             .into_iter()
             .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
     }
 
-    /// Those of [`Self::covering`] that every visitor of the path meets.
     pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
         let mut covering = self.covering(path);
         covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
         covering
     }
 
-    /// The applications of all owners over the path, the most specific one first. An application of everything below the
-    /// path counts, though it misses the path itself.
+    /// An application of everything below the path counts, though it misses the path itself.
     pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
@@ -93,7 +96,6 @@ impl<'a> HostProtection<'a> {
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
-    /// The applications with a destination that may have a name in common with the hostname, without unrelated ones.
     pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
         let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
