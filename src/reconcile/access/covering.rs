@@ -32,11 +32,16 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// A narrower application may let some visitors past the first of [`Self::covering_every_request`].
+    /// A narrower application may let some visitors past the first of [`Self::covering_every_request`]. Of several wildcards
+    /// it is not known which one decides.
     pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering_every_request(path).into_iter().next();
-            first.filter(|first| self.whole_access().is_ok() && asks_for_login(first)).into_iter().collect()
+            let is_exact =
+                |one: &Application| one.destinations.iter().any(|at| *at.host == *self.hostname.as_str());
+            let asks =
+                |one: &&Application| self.whole_access().is_ok() && is_exact(one) && asks_for_login(one);
+            first.filter(asks).into_iter().collect()
         })
     }
 

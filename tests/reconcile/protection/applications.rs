@@ -354,6 +354,17 @@ fn a_preview_of_an_opening_names_the_deletion_and_waits_for_nothing() {
     let [write] = &*previewed.application_writes else { panic!("{previewed:?}") };
     assert!(matches!(write.operation, ApplicationOperation::Delete(_)), "{write:?}");
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
+
+    let application = cloudflare.applications()[0].clone();
+    let twin = Application { id: "twin".into(), audience: "twin".into(), ..application.clone() };
+    cloudflare.applications_mut().push(twin);
+    assert_eq!(plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE).application_writes.len(), 2);
+
+    let check = format!(r#"{{"required":true,"teamName":"my-team","audTag":["{}"]}}"#, application.audience);
+    let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
+    let refused = plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE);
+    assert_eq!((labels(&refused), refused.application_writes), (vec!["still_protected"], vec![]));
 }
 
 /// The application of a twin is deleted in the next request, which is not planned.
@@ -406,6 +417,13 @@ fn visitors_whom_a_rule_refuses_for_a_foreign_application_are_told_and_no_others
         policies: Some(vec![attached("public", PolicyDecision::Bypass)]),
         ..one
     };
+    let half_bypassed = |one: Application| Application {
+        policies: Some(vec![
+            attached("staff", PolicyDecision::Allow),
+            attached("public", PolicyDecision::Bypass),
+        ]),
+        ..one
+    };
     let theirs = |one: Application| Application { audience: "theirs".into(), ..one };
     let ours = vec![at(NAME, "", "staff")];
     let expression = with(at(NAME, "", ""), "webhook/tunnel-path", "^/v[0-9]+/");
@@ -414,6 +432,13 @@ fn visitors_whom_a_rule_refuses_for_a_foreign_application_are_told_and_no_others
         ("the path alone", ours.clone(), foreign("f", &admin[..1]), Some("app.example.com/admin")),
         ("below the path", ours.clone(), foreign("f", &admin[1..]), Some("app.example.com/admin")),
         ("no login", ours.clone(), bypassed(foreign("f", &admin)), Some("app.example.com/admin")),
+        ("no login for some", ours.clone(), half_bypassed(foreign("f", &admin)), None),
+        (
+            "an unknown kind",
+            ours.clone(),
+            Application { kind: ApplicationKind::Unknown, ..foreign("f", &admin) },
+            None,
+        ),
         ("a wider one", ours.clone(), foreign("f", &["*.example.com"]), None),
         ("another hostname", ours.clone(), foreign("f", &["b.example.com"]), None),
         ("not a path as a rule takes it", ours.clone(), foreign("f", &["app.example.com/a*b"]), None),
