@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::objects::{Access, BELOW_WILDCARD, Object};
+use crate::objects::{Access, Object};
 use crate::settings::Settings;
 
 /// The wildcard, which serves the names below it that have no rule of their own.
@@ -19,10 +19,6 @@ pub(crate) struct Claims {
     asked: BTreeSet<String>,
     is_wildcard_changed: bool,
     was_wildcard_changed: bool,
-    /// The hostnames for which the last loop asked by other objects, or at other paths, than the one before.
-    changed: BTreeSet<&'static str>,
-    /// The wildcard left for another tunnel since the last rest, and the name below it was not asked for there then.
-    is_left_by_wildcard: bool,
     /// The objects that ask for each hostname.
     askers: BTreeMap<&'static str, BTreeSet<String>>,
     /// The hostnames that an object left since the last rest.
@@ -107,11 +103,6 @@ impl Claims {
             all.map(|(slot, claim)| (*slot, claim.clone())).collect()
         };
         self.is_wildcard_changed = of_wildcard(&before) != of_wildcard(&self.slots);
-        self.changed = changed(&before, &self.slots);
-        let tunnel = |slots: &BTreeMap<Slot, Claim>| slots.get(&(WILDCARD, None)).map(|claim| claim.tunnel);
-        let mut below = desired.iter().filter(|object| object.host == BELOW_WILDCARD);
-        let stays = below.any(|object| Some(object.tunnel) != tunnel(&self.slots));
-        self.is_left_by_wildcard |= tunnel(&before) != tunnel(&self.slots) && stays;
         self.was_wildcard_changed |= self.is_wildcard_changed;
     }
 
@@ -129,16 +120,6 @@ impl Claims {
     /// Whether the last loop asked for something else at the wildcard than the one before.
     pub(crate) fn is_wildcard_changed(&self) -> bool {
         self.is_wildcard_changed
-    }
-
-    /// Whether the last loop asked for the hostname by the same objects and at the same paths as the one before.
-    pub(crate) fn is_steady(&self, host: &str) -> bool {
-        !self.changed.contains(host)
-    }
-
-    /// Whether the wildcard left for another tunnel since the last rest, while a name below it was to stay.
-    pub(crate) fn is_left_by_wildcard(&self) -> bool {
-        self.is_left_by_wildcard
     }
 
     /// Whether one did since the last rest.
@@ -218,7 +199,6 @@ impl Claims {
     /// What was asked for at the wildcard has come about.
     pub(crate) fn settle_wildcard(&mut self) {
         self.was_wildcard_changed = false;
-        self.is_left_by_wildcard = false;
         self.handed_on.clear();
     }
 }
@@ -233,13 +213,6 @@ fn holder<'a>(objects: &[(&'a Object, &'a str)], before: Option<&Claim>) -> Opti
     let (object, service) = objects.iter().find(|(object, _)| object.resource() == had.resource)?;
     let is_alone = objects.iter().filter(|(other, _)| other.namespace == object.namespace).count() == 1;
     (is_alone && object.is_sound()).then_some((*object, *service))
-}
-
-/// The hostnames whose slots differ, or what asks for them.
-fn changed(before: &BTreeMap<Slot, Claim>, now: &BTreeMap<Slot, Claim>) -> BTreeSet<&'static str> {
-    let asker = |slots: &BTreeMap<Slot, Claim>, slot: &Slot| slots.get(slot).map(|one| one.resource.clone());
-    let slots = before.keys().chain(now.keys());
-    slots.filter(|slot| asker(before, slot) != asker(now, slot)).map(|(host, _)| *host).collect()
 }
 
 fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &str) -> Claim {

@@ -21,7 +21,7 @@ const HELD_MIN: [usize; 5] = [64, 46, 77, 38, 13];
 const HELD_UNKIND_MIN: [usize; 5] = [52, 36, 58, 38, 5];
 
 /// Percent of the histories in which each unkind thing comes to pass at least, where its kinds are tried.
-const TRIED_MIN: [(&[Kind], &str, usize); 15] = [
+const TRIED_MIN: [(&[Kind], &str, usize); 14] = [
     (&[Kind::Old], "an old configuration", 15),
     (&[Kind::Old], "an old list of records", 5),
     (&[Kind::Old], "a contradiction", 8),
@@ -36,7 +36,6 @@ const TRIED_MIN: [(&[Kind], &str, usize); 15] = [
     (&[Kind::Overlap], "two instances overlap", 25),
     (&[Kind::Elsewhere], "a wildcard record that leads elsewhere", 35),
     (&[Kind::Hands], "a rule by hand between ours", 25),
-    (&[Kind::Below], "a name below a wildcard of ours that moves", 20),
 ];
 
 /// What there was, and for how many of it a promise holds.

@@ -7,7 +7,7 @@ use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
 use crate::foreign::{document, is_home, is_locked, is_ours, place};
-use crate::objects::{Access, BELOW_WILDCARD, Object};
+use crate::objects::{Access, Object};
 use crate::strangers::application_hosts;
 use crate::world::World;
 
@@ -39,8 +39,6 @@ pub(crate) enum Excuse {
     /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is
     /// left alone with its record, because another zone answers for the hostname now.
     ForeignRule,
-    /// The objects of the hostname leave requests to a wildcard of ours, whose rule is in another tunnel than theirs.
-    Below,
 }
 
 /// Whether nothing stands in the object's way.
@@ -50,8 +48,7 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
 
 pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
     let settings = &world.settings;
-    let (is_left_over, is_left_to_wildcard) =
-        (is_left_over(world, object), is_left_to_wildcard(world, object));
+    let is_left_over = is_left_over(world, object);
     let foreign = world.foreign();
     let (is_contested, is_covered, is_in_way) = world.cloudflare().edit(|cloudflare| {
         let paths: Vec<_> = object.rules().map(|(path, _)| path).collect();
@@ -74,7 +71,6 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
         (Excuse::Orphaned, foreign.is_orphaned(object.host)),
         (Excuse::Covered, is_covered),
         (Excuse::ForeignRule, is_in_way),
-        (Excuse::Below, is_left_to_wildcard),
     ];
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
 }
@@ -145,30 +141,6 @@ fn is_left_over(world: &World, object: &Object) -> bool {
         let rules = others.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
         let mut of_host = rules.filter(|rule| place(rule).hostname == object.host);
         of_host.any(|rule| !asked.iter().any(|service| rule.contains(service)))
-    })
-}
-
-/// Whether the hostname has no rule of its own for all requests, and is in another tunnel than the object asks for,
-/// while a wildcard of ours has its rule in other tunnels alone.
-fn is_left_to_wildcard(world: &World, object: &Object) -> bool {
-    let mut on_host = world.objects.iter().filter(|other| other.host == object.host);
-    if object.host != BELOW_WILDCARD || on_host.any(Object::has_whole_rule) {
-        return false;
-    }
-    let wanted = world.settings.tunnel_of(object);
-    world.cloudflare().edit(|cloudflare| {
-        let foreign = world.foreign();
-        let target = cloudflare.tunnel(wanted).hostname();
-        let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-        let is_elsewhere =
-            records.any(|record| record.name == object.host && is_ours(record) && record.content != target);
-        let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
-        let with_wildcard = tunnels.filter(|tunnel| {
-            let mut places = foreign.ours(cloudflare, &tunnel.id).into_iter().map(|rule| place(&rule));
-            places.any(|place| place.hostname == WILDCARD && place.path.is_none())
-        });
-        let with_wildcard: Vec<&str> = with_wildcard.map(|tunnel| &*tunnel.name).collect();
-        is_elsewhere && !with_wildcard.is_empty() && !with_wildcard.contains(&wanted)
     })
 }
 

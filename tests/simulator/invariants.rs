@@ -12,9 +12,7 @@ use crate::claims::WILDCARD;
 use crate::coverage::Share;
 use crate::excuses::{self, Excuse};
 use crate::foreign::{self, Place, place};
-use crate::objects::{
-    Access, BELOW_WILDCARD, CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url,
-};
+use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::settings::DEFAULT_SERVICE;
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS};
 use crate::touched::Touched;
@@ -42,7 +40,7 @@ const PATHS: [Option<&str>; 5] = [None, Some("/api"), Some("/api/v2"), Some("/ad
 
 /// Part of the addresses below the wildcard. Such a name and the wildcard that takes over from it, or gives way to it,
 /// may be written in either order.
-const WILDCARD_URL: &str = ".apps.example.org/";
+const BELOW_WILDCARD: &str = ".apps.example.org/";
 
 /// What visitors of our hostnames ask for.
 pub(crate) fn urls() -> Vec<String> {
@@ -106,24 +104,15 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
             .filter(|one| !is_touched_here(one))
             .try_for_each(|one| keeps_requests(world, one))?;
     }
-    let (mut looked_at, mut has_moved_below) = (Share::default(), false);
+    let mut looked_at = Share::default();
     for one in &by_members {
         if hosts_of(&one.url).next().is_none() || !is_by(one.changes.first(), is_of_objects) {
             continue;
         }
         let is_promised = stays_served(world, one, here)? | wanted_stays(world, one, here)?;
-        let is_promised_below = stays_served_below(world, one, here)?;
-        has_moved_below |= is_promised_below && world.claims.history(BELOW_WILDCARD).tunnels.len() > 1;
-        looked_at.count(is_promised | is_promised_below);
-    }
-    if has_moved_below {
-        world.coverage.try_it("a name below a wildcard of ours that moves");
+        looked_at.count(is_promised);
     }
     world.coverage.throughout.add(looked_at);
-    world.is_below_published = world.cloudflare().edit(|cloudflare| {
-        let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-        records.any(|record| record.name == BELOW_WILDCARD && foreign::is_claimed(record))
-    });
     match world.cloudflare().edit(|cloudflare| world.foreign().violations(cloudflare)).into_iter().next() {
         Some(first) => Err(Violation::new("foreign", first)),
         None => Ok(()),
@@ -183,7 +172,7 @@ fn is_below_change(world: &World, address: &str) -> bool {
     let is_changed = world.claims.is_wildcard_changed()
         || (world.claims.was_wildcard_changed() && (is_late || has_moved))
         || !world.shows_all();
-    address.contains(WILDCARD_URL) && is_changed
+    address.contains(BELOW_WILDCARD) && is_changed
 }
 
 /// Whether a record of its own comes or goes for a name below the wildcard, or may do so: where the rule then cannot be
@@ -200,7 +189,7 @@ fn is_of_another_rule(world: &World, watched: &Watched) -> bool {
         watched.url.starts_with(&url(object.host, None))
             && !is_by(watched.changes.first(), |service| object.rules().any(|(_, own)| own == service))
     };
-    watched.url.contains(WILDCARD_URL)
+    watched.url.contains(BELOW_WILDCARD)
         && (services(watched.changes.first()) != services(watched.changes.last())
             || (world.had_outage && world.objects.iter().any(is_new)))
 }
@@ -230,39 +219,6 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     let is_promised = is_by(first, is_of_objects) && is_by(last, is_of_objects);
     if is_promised && !watched.lost().is_empty() {
         return Err(Violation::new("lost", watched.to_string()));
-    }
-    Ok(is_promised)
-}
-
-/// A published name below our wildcard may leave requests to the wildcard's rule. As long as the same objects ask for
-/// both, its visitors are served at the end of each loop, in whichever order the two go to another tunnel: the name stays
-/// where it is until it is served elsewhere. Where the wildcard alone was to leave, the name loses its rule. Says whether
-/// it is promised.
-fn stays_served_below(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
-    let both = [WILDCARD, BELOW_WILDCARD];
-    let is_steady = |host: &str| {
-        let mut objects = world.objects.iter().filter(|object| object.host == host);
-        world.claims.is_steady(host)
-            && !is_in_others_hands(world, host, here)
-            && !world.is_touched(host)
-            && !world.foreign().is_orphaned(host)
-            && objects.all(|object| excuses::excuses(world, object).iter().all(|one| *one == Excuse::Below))
-    };
-    let is_promised = watched.url.starts_with(&url(BELOW_WILDCARD, None))
-        && world.is_below_published
-        && world.shows_all()
-        && !needs_another_login(watched)
-        && !world.claims.is_left_by_wildcard()
-        && world.objects.iter().any(|object| object.host == WILDCARD && object.has_whole_rule())
-        && both.into_iter().all(is_steady);
-    // The request that leads the name over may delete the wildcard's old rule, and a login takes a loop more.
-    let asks_for_login = world
-        .objects
-        .iter()
-        .any(|one| one.host == BELOW_WILDCARD && matches!(one.access, Access::Policies(_)));
-    let is_promised = is_promised && !asks_for_login;
-    if is_promised && !is_by(watched.changes.last(), is_of_objects) {
-        return Err(Violation::new("below", watched.to_string()));
     }
     Ok(is_promised)
 }

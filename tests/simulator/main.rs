@@ -54,7 +54,7 @@ use crate::unkind::Kind;
 
 /// The arguments.
 const ARGUMENTS: &str = "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, unkind, old, lag, ages, unwritable, \
-     overlap, elsewhere, hands, below, and a number";
+     overlap, elsewhere, hands, and a number";
 
 /// Worlds of an ordinary run of all tests, some five seconds of them.
 const SEEDS: u64 = 6;

@@ -2,7 +2,6 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 
-use crate::claims::WILDCARD;
 use crate::focus::{Concern, Focus};
 use crate::random::Random;
 use crate::settings::Settings;
@@ -20,9 +19,6 @@ pub(crate) const HOSTS: [&str; 9] = [
     "x.inner.example.com",
 ];
 
-/// The one of them that the wildcard among them is over.
-pub(crate) const BELOW_WILDCARD: &str = "web.apps.example.org";
-
 /// Hostnames that strangers want, too.
 pub(crate) const CONTESTED: [&str; 3] = ["t.example.com", "u.example.com", "v.example.org"];
 
@@ -36,9 +32,6 @@ pub(crate) const OPEN: &str = "http://open";
 
 /// And of those that say nothing, where nothing protects them by default.
 pub(crate) const SILENT: &str = "http://silent";
-
-/// The service of objects that ask for a record alone.
-const RECORD_ALONE: &str = "none";
 
 /// A policy that some objects name beside another one.
 pub(crate) const ON_CALL: &str = "on-call";
@@ -213,57 +206,9 @@ impl Object {
         object
     }
 
-    /// An object in this tunnel that asks for a rule for all requests of our wildcard.
-    pub(crate) fn wildcard(settings: &Settings, tunnel: &'static str, number: usize) -> Self {
-        let service = service_kind(Access::Silent, settings);
-        Self {
-            namespace: NAMESPACES[0],
-            name: "wild",
-            host: WILDCARD,
-            path: None,
-            service: format!("{service}-{number}.{}.svc:80", NAMESPACES[0]),
-            tunnel: Some(tunnel),
-            access: Access::Silent,
-            option: None,
-            group: None,
-            is_split: false,
-            is_target: false,
-            has_both_addresses: false,
-            ttl: 0,
-            alias: None,
-            has_set_identifier: true,
-            mistake: None,
-            is_forbidden: false,
-        }
-    }
-
-    /// An object in this tunnel that leaves all requests of a name below the wildcard to the wildcard's rule, but for a
-    /// path at most. A record alone has no service, which the namespace guard would have to allow, and no login.
-    pub(crate) fn below_wildcard(
-        random: &mut Random,
-        settings: &Settings,
-        tunnel: &'static str,
-        number: usize,
-    ) -> Self {
-        let may_be_alone =
-            !settings.namespace_guard && !settings.access_guard && !settings.protects_silence();
-        let whole = Self { name: "below", host: BELOW_WILDCARD, ..Self::wildcard(settings, tunnel, number) };
-        if may_be_alone && random.chance(50) {
-            return Self { service: RECORD_ALONE.to_owned(), ..whole };
-        }
-        Self { path: Some(random.pick(&["/api", "/admin"])), ..whole }
-    }
-
     /// The same object as its author changed it. A mistake stays where there is still something to mistake.
     pub(crate) fn edited(mut self, edit: Edit, settings: &Settings) -> Self {
         match edit {
-            Edit::Services(_)
-            | Edit::Access(..)
-            | Edit::Path(..)
-            | Edit::Host(_)
-            | Edit::Option(_)
-            | Edit::Target
-                if self.is_record_alone() => {}
             Edit::Tunnel => {
                 let present = self.tunnel.unwrap_or_else(|| settings.default_tunnel());
                 self.tunnel = settings.tunnels.split(',').find(|tunnel| *tunnel != present);
@@ -323,10 +268,6 @@ impl Object {
     /// It says something else of Access, and so its services have other names.
     pub(crate) fn set_access(&mut self, access: Access, settings: &Settings) {
         let kind = service_kind(access, settings);
-        if self.is_record_alone() {
-            // With a login it asks for a rule.
-            self.service = format!("{kind}-{}.{}.svc:80", self.name, self.namespace);
-        }
         for service in [&mut self.service].into_iter().chain(&mut self.group) {
             let (_, own) = service.split_once('-').expect("each begins with its kind");
             *service = format!("{kind}-{own}");
@@ -337,7 +278,7 @@ impl Object {
 
     fn may_have(&self, mistake: &Mistake) -> bool {
         match mistake {
-            Mistake::Target(_) => !self.is_record_alone(),
+            Mistake::Target(_) => true,
             Mistake::GroupOfOtherNamespace => self.group.is_some(),
             Mistake::Name(property, _) | Mistake::Value(property, _) => match *property {
                 "tunnel-service" => !self.is_target,
@@ -358,7 +299,7 @@ impl Object {
         format!("ingress/{}/{}", self.namespace, self.name)
     }
 
-    /// Its rules: the path and the service of each. A record alone stands for its whole hostname.
+    /// Its rules: the path and the service of each.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (Option<&'static str>, &str)> {
         let group = self.group.iter().map(|service| (Some(GROUP_PATH), &**service));
         [(self.path, &*self.service)].into_iter().chain(group)
@@ -367,15 +308,6 @@ impl Object {
     /// Whether it has one service for its hostname and another one for a path.
     pub(crate) fn is_divided(&self) -> bool {
         self.group.is_some()
-    }
-
-    pub(crate) fn is_record_alone(&self) -> bool {
-        self.service == RECORD_ALONE
-    }
-
-    /// Whether it asks for a rule that takes all requests of its hostname.
-    pub(crate) fn has_whole_rule(&self) -> bool {
-        self.path.is_none() && !self.is_record_alone()
     }
 
     /// Whether it may be published as it is.

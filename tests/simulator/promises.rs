@@ -8,7 +8,7 @@ use crate::excuses::{Excuse, excuses, rivals};
 use crate::foreign::{is_locked, place};
 use crate::invariants::{Violation, service};
 use crate::objects::{Access, Object};
-use crate::rest::{is_served, is_served_at, visit};
+use crate::rest::{is_served, visit};
 use crate::strangers::{OTHER_SERVICE, application_hosts};
 use crate::world::World;
 
@@ -60,7 +60,6 @@ pub(crate) fn look_at(world: &World, object: &Object, excuses: &[Excuse]) -> Res
     }
     if is_all(&[Excuse::Mistake, Excuse::Disliked, Excuse::Access])
         && object.access != Access::Required
-        && !object.is_record_alone()
         && !world.is_touched(object.host)
         && object.rules().all(|(path, _)| !world.claims.seen(object, path).is_empty())
     {
@@ -91,7 +90,9 @@ fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violati
     let has_only_rivals = |other: &&Object| excuses(world, other).iter().all(|one| *one == Excuse::Rivals);
     let unserved = |text: String| Err(Violation::new("unserved", format!("{text}: {contest:?}")));
     let has_place = |other: &&Object| {
-        other.rules().any(|(path, wanted)| is_served_at(world, other, path, wanted).is_ok())
+        other.rules().any(|(path, wanted)| {
+            service(&visit(world, Visitor::WithLogin, other.host, path)) == Some(wanted)
+        })
     };
     if contest.iter().all(has_only_rivals) && !contest.iter().any(has_place) {
         return unserved("none of these is served".to_owned());
@@ -101,12 +102,13 @@ fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violati
         return Ok(());
     }
     for (path, _) in object.rules() {
-        let asking = contest.iter().filter(|other| other.rules().any(|(at, _)| at == path));
-        let visit = visit(world, Visitor::WithLogin, object.host, path);
-        let is_by = |other: &&&Object| {
-            let mut rules = other.rules().filter(|(at, _)| *at == path);
-            rules.any(|(_, wanted)| is_served_at(world, other, path, wanted).is_ok())
+        let wanted = |other: &Object| -> Vec<String> {
+            let rules = other.rules().filter(|(at, _)| *at == path);
+            rules.map(|(_, service)| service.to_owned()).collect()
         };
+        let asking = contest.iter().filter(|other| !wanted(other).is_empty());
+        let visit = visit(world, Visitor::WithLogin, object.host, path);
+        let is_by = |other: &&&Object| wanted(other).iter().any(|wanted| service(&visit) == Some(wanted));
         if asking.clone().all(has_only_rivals) && !asking.clone().any(|other| is_by(&other)) {
             return unserved(format!("{path:?} is served by none of these, but {visit}"));
         }

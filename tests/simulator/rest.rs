@@ -11,7 +11,7 @@ use crate::coverage::Share;
 use crate::excuses::{Excuse, excuses, has_to_be_served};
 use crate::foreign::{document, is_home, is_of_other, is_ours, place};
 use crate::invariants::{self, Violation, service};
-use crate::objects::{Access, Object, RENAMED, url, zone};
+use crate::objects::{Access, Object, RENAMED, url};
 use crate::promises::{self, Held};
 use crate::steps::Loop;
 use crate::strangers::{OTHER_HOST, OTHER_SERVICE, application_hosts};
@@ -175,28 +175,12 @@ pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation>
     object.rules().try_for_each(|(path, service)| is_served_at(world, object, path, service))
 }
 
-pub(crate) fn is_served_at(
-    world: &World,
-    object: &Object,
-    path: Option<&str>,
-    wanted: &str,
-) -> Result<(), Violation> {
+fn is_served_at(world: &World, object: &Object, path: Option<&str>, wanted: &str) -> Result<(), Violation> {
     let visit = visit(world, Visitor::WithLogin, object.host, path);
-    let is_there =
-        if object.is_record_alone() { has_record(world, object) } else { service(&visit) == Some(wanted) };
-    if is_there {
+    if service(&visit) == Some(wanted) {
         return Ok(());
     }
     Err(Violation::new("unserved", format!("{object:?} is not served, but {visit}")))
-}
-
-/// Whether a record of ours leads the hostname to the tunnel that the object asks for.
-fn has_record(world: &World, object: &Object) -> bool {
-    world.cloudflare().edit(|cloudflare| {
-        let target = cloudflare.tunnel(world.settings.tunnel_of(object)).hostname();
-        let mut records = cloudflare.records(zone(object.host)).iter();
-        records.any(|record| record.name == object.host && is_ours(record) && record.content == target)
-    })
 }
 
 /// What a visitor of a hostname and path gets.

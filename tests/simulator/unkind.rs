@@ -1,7 +1,6 @@
 //! What makes a world as unkind as the real one, added to the steps that a seed decides: reads that are old, records
 //! that are, tunnels that cannot be written, a second instance in the middle of a loop, a wildcard record that leads
-//! elsewhere, rules by hand between ours, and a wildcard
-//! of ours that moves with a name below it. Each kind has chances of its own, so a world is the same without it.
+//! elsewhere, and rules by hand between ours. Each kind has chances of its own, so a world is the same without it.
 
 use std::collections::BTreeSet;
 
@@ -37,24 +36,14 @@ pub(crate) enum Kind {
     Elsewhere,
     /// Rules by hand, with paths and options, between ours.
     Hands,
-    /// A wildcard of ours, and a name below it that leaves requests to the wildcard's rule, go to another tunnel.
-    Below,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Old,
-        Self::Lag,
-        Self::Ages,
-        Self::Unwritable,
-        Self::Overlap,
-        Self::Elsewhere,
-        Self::Hands,
-        Self::Below,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Old, Self::Lag, Self::Ages, Self::Unwritable, Self::Overlap, Self::Elsewhere, Self::Hands];
 
     /// Those that a run tries which names none: all under which the program holds what is promised.
-    pub(crate) const HELD: [Self; 8] = Self::ALL;
+    pub(crate) const HELD: [Self; 7] = Self::ALL;
 
     /// What `just simulate` calls it.
     pub(crate) fn name(self) -> &'static str {
@@ -66,7 +55,6 @@ impl Kind {
             Self::Overlap => "overlap",
             Self::Elsewhere => "elsewhere",
             Self::Hands => "hands",
-            Self::Below => "below",
         }
     }
 
@@ -114,7 +102,6 @@ pub(crate) fn add(
             Kind::Overlap => add_overlaps(&mut random, steps),
             Kind::Elsewhere => settings.is_wildcard_elsewhere = true,
             Kind::Hands => add_hands(&mut random, focus, steps),
-            Kind::Below => add_moves_below(&mut random, settings, steps),
         }
     }
 }
@@ -213,45 +200,4 @@ fn add_hands(random: &mut Random, focus: &Focus, steps: &mut Vec<Step>) {
         }
         steps.push(step);
     }
-}
-
-/// At the beginning, and after half of the rests, the wildcard and a name below it come to one tunnel and then go to the
-/// other one, in either order or at once.
-fn add_moves_below(random: &mut Random, settings: &mut Settings, steps: &mut Vec<Step>) {
-    if !settings.has_tunnel("office") {
-        settings.tunnels = "home,office";
-    }
-    let all = std::mem::take(steps);
-    steps.extend(move_below(random, settings, 8_000));
-    for (number, step) in all.into_iter().enumerate() {
-        let is_rest = matches!(step, Step::Rest);
-        steps.push(step);
-        if is_rest && random.chance(50) {
-            steps.extend(move_below(random, settings, 8_010 + 10 * number));
-        }
-    }
-}
-
-fn move_below(random: &mut Random, settings: &Settings, number: usize) -> Vec<Step> {
-    let (from, to) = random.pick(&[("home", "office"), ("office", "home")]);
-    let wildcard = Object::wildcard(settings, from, number);
-    let name = Object::below_wildcard(random, settings, from, number + 1);
-    let moved = |object: &Object| {
-        let mut moved = object.clone();
-        moved.tunnel = Some(to);
-        Step::Put(moved)
-    };
-    let (first, second) =
-        if random.chance(50) { (moved(&name), moved(&wildcard)) } else { (moved(&wildcard), moved(&name)) };
-    let mut some_loops = |least: usize| -> Vec<Step> {
-        let count = least + random.below(3);
-        (0..count).map(|_| Step::Loop(Loop { seed: random.next(), ..Loop::default() })).collect()
-    };
-    let mut steps = vec![Step::Put(wildcard), Step::Put(name)];
-    steps.extend(some_loops(3));
-    steps.push(first);
-    steps.extend(some_loops(0));
-    steps.push(second);
-    steps.extend(some_loops(4));
-    steps
 }

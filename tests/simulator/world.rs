@@ -84,8 +84,6 @@ pub(crate) struct World {
     pub(crate) had_refusal: bool,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
-    /// The name below our wildcard had a record of ours when the last loop ended.
-    pub(crate) is_below_published: bool,
     /// One of the policies that objects name is gone.
     pub(crate) lacks_policy: bool,
     pub(crate) trace: Trace,
@@ -123,7 +121,6 @@ impl World {
             had_outage: false,
             had_refusal: false,
             limited_until: Duration::ZERO,
-            is_below_published: false,
             lacks_policy: false,
             trace: Trace::default(),
             loops: 0,
