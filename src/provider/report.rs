@@ -166,7 +166,7 @@ pub(super) fn describe_application(
 ) -> LogLine {
     // `application_created` is `Access application created` in the log.
     let mut text = format!("Access {}", operation.label_value().replace('_', " "));
-    if let Some(Application { name, policies, session_duration, .. }) = taken_over {
+    if let Some(Application { name, policies, session_duration, .. }) = taken_over.as_deref() {
         let policies: Vec<&str> = policies.iter().flatten().map(|policy| &*policy.id).collect();
         let duration = session_duration.as_deref().unwrap_or_default();
         text += &format!(

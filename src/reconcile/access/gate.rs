@@ -31,7 +31,7 @@ pub struct ApplicationWrite {
     pub place: Place,
     pub operation: ApplicationOperation,
     /// The foreign application that the write takes over, as it was read.
-    pub taken_over: Option<Application>,
+    pub taken_over: Option<Box<Application>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ fn check_of_policies(
         Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
         None => ApplicationOperation::Create(wanted.clone()),
     };
-    let write = ApplicationWrite { place, operation, taken_over: foreign.cloned() };
+    let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
     context.inputs.check_not_paused(write.content_fingerprint())?;
     Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
 }
