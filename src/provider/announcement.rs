@@ -1,9 +1,8 @@
-//! Logs the managed tunnels and zones once the tunnels are found, and the calls that a loop needs of the rate limit.
+//! Logs the managed tunnels and zones once the tunnels are found.
 
 use log::{info, warn};
 
 use crate::cloudflare::Error;
-use crate::limits;
 use crate::model::Zone;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::resolution::{Resolved, SHOW_ZONES};
@@ -55,16 +54,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
         );
         return;
     }
-    let of_zones = if settings.operator.access_guard { served.len() } else { 0 };
-    // The team, the policies and the account's applications.
-    let access = 3 * usize::from(settings.operator.needs_access()) + of_zones;
-    let calls = resolved.settings.tunnels().len() + served.len() + access;
-    info!(
-        zones:% = names(&served);
-        "a loop without changes makes {calls} calls or more; Cloudflare allows {} in {} s",
-        limits::RATE_CALLS,
-        limits::RATE_WINDOW.as_secs()
-    );
+    info!(zones:% = names(&served); "the webhook serves these zones");
 }
 
 fn names(zones: &[&Zone]) -> String {

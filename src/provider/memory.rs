@@ -11,6 +11,7 @@ mod newest;
 mod pause;
 mod unfinished;
 mod unneeded_places;
+mod without_service;
 mod write_history;
 
 use self::alternations::Alternations;
@@ -23,6 +24,7 @@ pub(super) use self::newest::Newest;
 pub(super) use self::unfinished::GroupSize;
 use self::unfinished::{TargetMemories, TurnMemory};
 pub(super) use self::unneeded_places::UnneededPlaces;
+pub(super) use self::without_service::WithoutService;
 use self::write_history::WriteHistory;
 
 /// The memory from one request that writes to the next.

@@ -343,7 +343,7 @@ fn a_zone_of_another_account_that_is_not_served_does_not_keep_the_start_waiting(
     let program = harness.start_with(&[("CF_ACCOUNT_ID", ""), ("ZONE_ID_FILTER", &served)]);
     program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
     assert_eq!(harness.log.lines_with(&["ignores these zones"]), [""; 0]);
-    assert_eq!(harness.log.lines_with(&["a loop without changes makes", "zones=example.com"]).len(), 1);
+    assert_eq!(harness.log.lines_with(&["the webhook serves these zones", "zones=example.com"]).len(), 1);
 }
 
 /// The account is known by its setting, so the webhook is ready and refuses every hostname.
