@@ -161,19 +161,22 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
     adoptions.chain(edits).chain(operations)
 }
 
-pub(super) fn describe_application(
-    ApplicationWrite { place, operation, taken_over }: &ApplicationWrite,
-) -> LogLine {
-    // `application_created` is `Access application created` in the log.
-    let mut text = format!("Access {}", operation.label_value().replace('_', " "));
-    if let Some(Application { name, policies, session_duration, .. }) = taken_over.as_deref() {
+/// The kind of the write, in words.
+pub(super) fn application_text(write: &ApplicationWrite) -> String {
+    format!("Access {}", write.operation.label_value().replace('_', " "))
+}
+
+/// The line of a write of an application, with the application that it takes over as it was.
+pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
+    let mut text = application_text(write);
+    if let Some(Application { name, policies, session_duration, .. }) = write.taken_over.as_deref() {
         let policies: Vec<&str> = policies.iter().flatten().map(|policy| &*policy.id).collect();
         let duration = session_duration.as_deref().unwrap_or_default();
         text += &format!(
             "; taken over; before: name {name:?}, policies {policies:?}, session duration {duration:?}"
         );
     }
-    let (hostname, application) = (place.hostname(), place.to_string());
+    let (hostname, application) = (write.place.hostname(), write.place.to_string());
     LogLine::default().quoted("hostname", hostname).quoted("application", &*application).text(text)
 }
 

@@ -18,7 +18,7 @@ use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
-use crate::provider::report::describe_application;
+use crate::provider::report::application_text;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
@@ -208,7 +208,7 @@ impl ApplyRequest<'_> {
         let content = write.content_fingerprint();
         match result {
             Ok(()) => {
-                let what = describe_application(write).text.into();
+                let what = application_text(write).into();
                 history.forget(content);
                 let key = write.place_fingerprint();
                 history.note_written(&Write { key, content_and_state: content, what }, now);
