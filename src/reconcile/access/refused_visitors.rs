@@ -51,17 +51,16 @@ fn refused_at(
         let protection = HostProtection::of(&hostname, snapshot);
         let visited = snapshot.visited_tunnel(name);
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
-        // An application of ours is made before its rule.
         let is_ours = snapshot.own_application(application).is_some();
-        if is_ours && !tunnel.document.rules().iter().any(|rule| accepts(rule, application)) {
-            continue;
-        }
+        // An application of ours is made before its rule.
+        let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| accepts(rule, application));
         for rule in rules_taking(name, path.as_deref(), tunnel) {
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
                 && requires_another(rule, application)
                 && protection.covering(shared).first().is_some_and(|first| first.id == application.id)
                 && !is_renewed_by_guard(rule, snapshot)
+                && has_rule()
             {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
                 return Some(Note::about(name, text(&format!("{name}{prefix}"), application, is_ours, rule)));
