@@ -45,7 +45,9 @@ fn refused_at(
         "" => None,
         prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
     };
-    let below = hostnames.iter().filter(|name| **name != host && matches_host(host, name));
+    // Only a wildcard's host takes other names.
+    let others = if host.contains('*') { hostnames } else { &[] };
+    let below = others.iter().filter(|name| **name != host && matches_host(host, name));
     for name in [&host].into_iter().chain(below) {
         let Ok(hostname) = Hostname::parse(name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);

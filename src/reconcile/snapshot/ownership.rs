@@ -96,9 +96,11 @@ impl Snapshot {
         hostname: &Hostname,
         is_meant: impl Fn(&Rule) -> bool,
     ) -> Vec<RuleInTunnel<'s>> {
-        let own = self.own_digests();
-        let rules = self.rules_of(hostname).into_iter();
-        rules.filter(|(id, rule)| is_meant(rule) && own.has(id, rule)).collect()
+        let (own, tunnels) = (self.own_digests(), self.tunnels.iter());
+        let near = tunnels
+            .flat_map(|(id, tunnel)| tunnel.document.near(hostname.as_str()).map(move |rule| (id, rule)));
+        // A hostname may have hundreds of paths, and most callers mean one of them.
+        near.filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule)).collect()
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
