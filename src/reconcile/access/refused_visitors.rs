@@ -7,6 +7,7 @@ use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, PolicyDecision};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rules_taking;
+use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::{
     HostProtection, asks_for_login, directory, requires_another,
@@ -24,7 +25,11 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     }
     let mut notes = Vec::new();
     for application in snapshot.access.applications() {
-        if asks_for_login(application) || lets_all_past(application) {
+        // The rule of a whole hostname accepts the token of the application that was made for it.
+        let is_of_hostname =
+            |own: OwnApplication<'_>| own.place.path().is_none() && !own.place.hostname().contains('*');
+        let is_in_front = snapshot.own_application(application).is_none_or(|own| !is_of_hostname(own));
+        if is_in_front && (asks_for_login(application) || lets_all_past(application)) {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }
