@@ -250,8 +250,8 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
+        self.refuse_in_full_zone(target, halving);
         loop {
-            self.refuse_in_full_zone(target, halving);
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());

@@ -27,7 +27,6 @@ use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::checks::rules_accepting;
-use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -147,10 +146,8 @@ impl Plan {
         self.refusals.retain(|one| !matches!(one.reason, Reason::WaitsForAccessCheck(_)));
         let refused = self.refusals.iter().filter(|one| matches!(one.reason, Reason::StillProtected { .. }));
         let refused: BTreeSet<&str> = inserted(refused.map(|one| &*one.hostname));
-        self.application_writes.retain(|write| {
-            !matches!(write.operation, ApplicationOperation::Delete(_))
-                || !refused.contains(write.place.hostname())
-        });
+        self.application_writes
+            .retain(|write| !write.is_deletion() || !refused.contains(write.place.hostname()));
     }
 
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.

@@ -35,9 +35,8 @@ pub(in crate::provider) enum NotWritten {
 impl ApplicationWriter<'_> {
     /// Does the work while time and calls are left, and returns the result of each write.
     pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), NotWritten>> {
-        let is_written =
-            |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));
-        let tag = if writes.iter().any(is_written) { self.ensure_tag() } else { Ok(()) };
+        let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
+        let tag = if needs_tag { self.ensure_tag() } else { Ok(()) };
         let tag = tag.map_err(|error| match &error {
             // Another instance may have created the tag, and lists may not show the tag yet.
             Error::Rejected(_) => {
@@ -49,7 +48,7 @@ impl ApplicationWriter<'_> {
         let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
         let do_one = |write: &ApplicationWrite| match &tag {
-            Err(reason) if is_written(write) => Err(NotWritten::Failed(reason.clone())),
+            Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
             _ if self.deadline.remaining(clock) < step => Err(NotWritten::NotTried),
             _ => self.do_one(write),
         };
@@ -59,13 +58,12 @@ impl ApplicationWriter<'_> {
     }
 
     fn do_one(&self, write: &ApplicationWrite) -> Result<(), NotWritten> {
-        let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
         let note = |outcome| {
             self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
         };
         match self.write(write) {
             Ok(outcome) => {
-                let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !is_deletion;
+                let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
                 note(outcome);
                 if has_gone {
                     let text = "the Access application was deleted meanwhile";
@@ -81,15 +79,17 @@ impl ApplicationWriter<'_> {
                 if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
                     note(ApplicationWriteOutcome::InDoubt);
                 }
-                let is_refused = matches!(error, Error::Rejected(_));
-                let reason = match error {
-                    Error::Rejected(answer) if !is_deletion => {
-                        let problem = "asks for an Access application that Cloudflare does not accept";
-                        Reason::AccessPolicy(format!("{problem}: {answer}").into())
+                Err(match error {
+                    Error::Rejected(answer) if write.is_deletion() => {
+                        let text = format!("the Access application stays: {answer}");
+                        NotWritten::Refused(Reason::Cloudflare(text))
                     }
-                    error => reason_of(&error),
-                };
-                Err(if is_refused { NotWritten::Refused(reason) } else { NotWritten::Failed(reason) })
+                    Error::Rejected(answer) => {
+                        let problem = "asks for an Access application that Cloudflare does not accept";
+                        NotWritten::Refused(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
+                    }
+                    error => NotWritten::Failed(reason_of(&error)),
+                })
             }
         }
     }
@@ -163,7 +163,6 @@ fn inline_policies(members: &Map<String, Value>) -> Vec<String> {
 fn reason_of(error: &Error) -> Reason {
     let text = format!("the Access application cannot be written: {error}");
     match error {
-        Error::Rejected(response) => Reason::Cloudflare(format!("the Access application stays: {response}")),
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }

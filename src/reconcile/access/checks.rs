@@ -4,7 +4,7 @@ use crate::ingress::Rule;
 use crate::ingress::access_check::AccessCheck;
 use crate::model::TunnelId;
 use crate::model::access::Application;
-use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::host_protection::{HostProtection, accepts};
 use crate::reconcile::snapshot::Snapshot;
 
 impl<'a> HostProtection<'a> {
@@ -78,5 +78,5 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    snapshot.all_rules().filter(|rule| rule.access_check().is_some_and(|check| check.accepts(application)))
+    snapshot.all_rules().filter(|rule| accepts(rule, application))
 }

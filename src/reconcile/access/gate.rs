@@ -50,6 +50,10 @@ impl ApplicationWrite {
         Self { place: own.place.clone(), operation, taken_over: None }
     }
 
+    pub fn is_deletion(&self) -> bool {
+        matches!(self.operation, ApplicationOperation::Delete(_))
+    }
+
     /// Identifies the place among writes.
     pub fn place_fingerprint(&self) -> u64 {
         fingerprint(["application", &*self.place.to_string()])

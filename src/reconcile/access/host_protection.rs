@@ -77,6 +77,11 @@ pub(super) fn asks_for_login(application: &Application) -> bool {
     application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 
+/// True if a rule requires a token, and accepts the tokens of this application.
+pub(super) fn accepts(rule: &Rule, application: &Application) -> bool {
+    rule.access_check().is_some_and(|check| check.accepts(application))
+}
+
 /// True if a rule requires a token, and accepts no token of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
     rule.access_check().is_some_and(|check| !check.accepts(application))

@@ -10,7 +10,7 @@ use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::{
-    HostProtection, asks_for_login, directory, requires_another,
+    HostProtection, accepts, asks_for_login, directory, requires_another,
 };
 use crate::reconcile::snapshot::Snapshot;
 
@@ -46,6 +46,7 @@ fn refused_at(
     snapshot: &Snapshot,
 ) -> Option<Note> {
     let (host, own) = (&*destination.host, snapshot.own_digests());
+    let is_ours = snapshot.own_application(application).is_some();
     let path = match directory(&destination.path) {
         "" => None,
         prefix => Some(expression_of_prefix(&format!("/{prefix}")).ok()?),
@@ -58,7 +59,6 @@ fn refused_at(
         let protection = HostProtection::of(&hostname, snapshot);
         let visited = snapshot.visited_tunnel(name);
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
-        let is_ours = snapshot.own_application(application).is_some();
         // An application of ours is made before its rule.
         let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| accepts(rule, application));
         for rule in rules_taking(name, path.as_deref(), tunnel) {
@@ -75,10 +75,6 @@ fn refused_at(
         }
     }
     None
-}
-
-fn accepts(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|check| check.accepts(application))
 }
 
 /// True if the application asks none of its visitors for a login.

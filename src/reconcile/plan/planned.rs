@@ -173,7 +173,7 @@ impl HostOutcome {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
         self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForAccessCheck(_)));
         self.refusals.extend(refusals);
-        self.application_writes.retain(|write| !matches!(write.operation, ApplicationOperation::Delete(_)));
+        self.application_writes.retain(|write| !write.is_deletion());
         Self { plan: None, notes: Vec::new(), ..self }
     }
 }
