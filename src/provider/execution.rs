@@ -5,11 +5,8 @@
 //! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
 //! and refused; neither of the two sends anything.
 //!
-//! A rule is *missed* if a tunnel has the rule although the plan removes its digest: as one without a rule, or with the
-//! record because the tunnel is unwritable. A digest is *dangling* if the stamp has it, and neither a rule that was read
-//! nor a wanted rule does. A tunnel is *unwritable* if its last write failed and its edits are paused or its unchanged
-//! document cannot be written now. A record is *hiding* if it is new and has none of its rules, and a wildcard's record
-//! would lead its visitors elsewhere.
+//! A digest is *dangling* if the stamp has it, and neither a rule that was read nor a wanted rule does. A rule is *missed*
+//! if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
 mod documents;
 mod halving;
@@ -27,7 +24,6 @@ use self::ledger::{Ledger, RunResult};
 use self::work::{Piece, WriteTarget, pieces};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
-use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
@@ -56,11 +52,6 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// The hostnames with missed rules, for each tunnel that this run read.
     missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The hostnames that are given up, because a tunnel is unwritable.
-    unwritable: Vec<&'a HostPlan>,
-    tried: BTreeSet<WriteTarget<'a>>,
-    /// The targets with pieces that were neither written nor refused.
-    undecided: BTreeSet<WriteTarget<'a>>,
     /// The zones that have the maximum number of records, with Cloudflare's answer.
     full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -82,8 +73,8 @@ enum Sent {
     Refused(ErrorResponse),
 }
 
-/// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all other
-/// hostnames, because a target that does not answer can use up a request's time.
+/// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames, because
+/// a zone that does not answer can use up a request's time.
 pub(super) fn run<'a>(
     provider: &'a Provider,
     memory: &'a mut WriteMemory,
@@ -92,8 +83,7 @@ pub(super) fn run<'a>(
     snapshot: &'a Snapshot,
     deadline: Deadline,
 ) -> RunResult {
-    let is_failing =
-        |host: &&HostPlan| pieces(host).any(|piece| memory.targets.is_failing(piece.target().id()));
+    let is_failing = |host: &&HostPlan| memory.targets.is_failing(host.zone.as_str());
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         provider,
@@ -104,75 +94,19 @@ pub(super) fn run<'a>(
         snapshot,
         ledger: Ledger::new(plan, snapshot),
         missed_in_read_tunnels: BTreeMap::new(),
-        unwritable: Vec::new(),
-        tried: BTreeSet::new(),
-        undecided: BTreeSet::new(),
         full_zones: BTreeMap::new(),
         search_writes: 0,
     };
-    let outcome = execution
-        .run_stages(&others)
-        .and_then(|()| execution.probe_failing_tunnels(&failing))
-        .and_then(|()| execution.run_stages(&failing));
+    let outcome = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
     execution.correct_records();
-    let Execution { memory, mut ledger, tried, undecided, .. } = execution;
+    let mut ledger = execution.ledger;
     if let Err(error) = outcome {
         ledger.end_early(error);
-    }
-    for target in tried.iter().filter(|target| !undecided.contains(target)) {
-        memory.targets.forget(target.id());
     }
     ledger.into_result()
 }
 
 impl<'a> Execution<'a> {
-    /// Probes the tunnels whose last write failed, and gives up the hostnames of those that are unwritable. Otherwise
-    /// [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
-    ///
-    /// # Errors
-    /// When no time or no calls are left to try a tunnel.
-    fn probe_failing_tunnels(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
-        let tunnels = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
-        let mut failing: BTreeSet<&TunnelId> = inserted(tunnels);
-        failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
-        for tunnel in failing {
-            let mut edited = hosts.to_vec();
-            edited.retain(|host| {
-                host.edits.iter().any(|planned| planned.tunnel == *tunnel) && !self.ledger.is_given_up(host)
-            });
-            if edited.is_empty() {
-                continue;
-            }
-            let reason = match self.try_failing(tunnel) {
-                Ok(()) => {
-                    // The probe shows that the tunnel can be written, even if this run sends none of its edits.
-                    self.tried.insert(WriteTarget::Tunnel(tunnel));
-                    continue;
-                }
-                Err(Stop::Target(reason)) => reason,
-                Err(Stop::Run(error)) => return Err(error),
-            };
-            self.set_failing(WriteTarget::Tunnel(tunnel), edited.len(), &reason);
-            for host in edited {
-                self.ledger.give_up(host, reason.clone());
-                self.unwritable.push(host);
-            }
-        }
-        Ok(())
-    }
-
-    /// Probes a tunnel whose last write failed, unless its edits are paused.
-    ///
-    /// # Errors
-    /// The reason why the tunnel is unwritable, or why the run ends.
-    fn try_failing(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
-        let known = self.memory.targets.get(tunnel.as_str());
-        match known.and_then(|known| known.paused_edits(self.provider.clock().now())) {
-            Some(reason) => Err(Stop::Target(reason)),
-            None => self.probe(tunnel),
-        }
-    }
-
     /// Writes each stage to all targets. If a target cannot be written, only its hostnames are given up.
     ///
     /// # Errors
@@ -210,19 +144,6 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of
-    /// hostnames that are given up.
-    fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
-        if let Reason::Failed(text) = reason
-            && !self.memory.targets.is_failing(target.id())
-        {
-            let (kind, name) = self.name_of(target);
-            let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
-            logging::log(Level::Warn, module_path!(), &line);
-        }
-        self.memory.targets.entry(target.id()).is_failing = true;
-    }
-
     /// Writes all pieces to the target, and gives up the pieces that it could not decide.
     ///
     /// # Errors
@@ -232,14 +153,10 @@ impl<'a> Execution<'a> {
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
-        self.tried.insert(target);
         match self.write_groups(target, &mut halving) {
-            Ok(()) => {}
+            Ok(()) => self.memory.targets.forget(target.id()),
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
-            Err(Stop::Run(error)) => {
-                self.undecided.insert(target);
-                return Err(error);
-            }
+            Err(Stop::Run(error)) => return Err(error),
         }
         Ok(())
     }
@@ -280,19 +197,16 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up the undecided pieces of a target to which nothing more can be written.
+    /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
-        if matches!(reason, Reason::Failed(_)) {
-            // A tunnel that failed before gets here only after `probe` succeeded, so only edited documents fail.
-            let known = self.memory.targets.entry(target.id());
-            if known.is_failing && matches!(target, WriteTarget::Tunnel(_)) {
-                known.pause_edits(reason.clone(), self.provider.clock().now());
-            }
+        let known = self.memory.targets.entry(target.id());
+        if let Reason::Failed(text) = reason
+            && known.note_failed(reason, self.provider.clock().now())
+        {
+            let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
-            self.set_failing(target, hostnames, reason);
-        }
-        if !undecided.is_empty() {
-            self.undecided.insert(target);
+            let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
+            logging::log(Level::Warn, module_path!(), &line);
         }
         self.ledger.give_up_all(undecided, reason);
     }

@@ -1,6 +1,6 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 
 use crate::clock::Deadline;
@@ -28,7 +28,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 
-/// The attempts to carry out a request: the first, and one after each lost answer to a write.
+/// The attempts to carry out a request: the first, and one after each lost answer to a write, or after a tunnel could be
+/// written again.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
@@ -82,21 +83,28 @@ impl ApplyRequest<'_> {
             attempts_left -= 1;
             let snapshot = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
-            let mut plan = self.plan_after_looks(&snapshot);
-            if plan.is_empty() || self.provider.is_dry_run() {
-                return self.finish(&plan, &RunResult::default());
+            let unwritable = self.unwritable_tunnels(&snapshot);
+            let mut plan = self.plan_after_looks(&snapshot, &unwritable);
+            let mut result = RunResult::default();
+            if !plan.is_empty() && !self.provider.is_dry_run() {
+                self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
+                self.write_applications(&mut plan);
+                result = self.execute(&plan, &snapshot);
+                self.note_run(&plan, &result, &snapshot);
             }
-            self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
-            self.write_applications(&mut plan);
-            let result = self.execute(&plan, &snapshot);
-            self.note_run(&plan, &result, &snapshot);
-            let has_time = self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN;
-            if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
+            let may_try_again = attempts_left > 0 && self.has_time();
+            let is_lost = matches!(result.ending, Ending::LostAnswer);
+            if !may_try_again || !is_lost && !self.probe(unwritable.into_keys().collect()) {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
             self.provider.log_notes(&plan, &result);
         }
+    }
+
+    /// True if there is time for another write.
+    fn has_time(&self) -> bool {
+        self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN
     }
 
     /// Notes the result of a run for the next requests.
@@ -154,10 +162,11 @@ impl ApplyRequest<'_> {
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
     /// version that was read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
-    fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
+    fn plan_after_looks(&self, snapshot: &Snapshot, unwritable: &BTreeMap<TunnelId, Reason>) -> Plan {
         let Self { provider, resolved, .. } = self;
         let mut inputs = PlanInputs {
             paused: self.memory.write_history.paused_contents(provider.clock().now()),
+            unwritable: unwritable.clone(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
         };
@@ -180,6 +189,34 @@ impl ApplyRequest<'_> {
             }
             inputs.unready.extend(unready);
         }
+    }
+
+    /// The tunnels whose last write failed, with the reasons. A new hostname that needs one of them gets no record, which
+    /// would have no rule and would only hide a wildcard's record.
+    fn unwritable_tunnels(&self, snapshot: &Snapshot) -> BTreeMap<TunnelId, Reason> {
+        let failure = |tunnel: &TunnelId| self.memory.targets.get(tunnel.as_str())?.failure().cloned();
+        snapshot.tunnels.keys().filter_map(|tunnel| Some((tunnel.clone(), failure(tunnel)?))).collect()
+    }
+
+    /// Probes the tunnels whose edits are not paused, after all other work, because a tunnel that does not answer can use
+    /// up a request's time. True if one of them can be written again.
+    fn probe(&mut self, mut tunnels: Vec<TunnelId>) -> bool {
+        let Self { provider, memory, resolved, deadline, .. } = self;
+        let now = provider.clock().now();
+        tunnels
+            .retain(|tunnel| memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(now)));
+        let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
+            provider.outdating(|| provider.probe(resolved, tunnel, *deadline))
+        });
+        let writable: Vec<&TunnelId> = tunnels
+            .iter()
+            .zip(probes)
+            .filter_map(|(tunnel, is_writable)| is_writable.then_some(tunnel))
+            .collect();
+        for tunnel in &writable {
+            memory.targets.entry(tunnel.as_str()).note_probed();
+        }
+        !writable.is_empty()
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the

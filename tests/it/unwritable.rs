@@ -310,20 +310,6 @@ fn a_write_that_the_token_may_not_make_is_told_once() {
     assert!((1..=2).contains(&lines.len()), "{lines:?}");
 }
 
-/// A failure of the tunnel would be told of the next request too, and would leave the tunnel's hostnames to the end.
-#[test]
-fn a_request_without_calls_to_try_the_tunnel_ends_as_one_without_calls() {
-    let harness = Harness::with_foreign();
-    let program = harness.start();
-    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
-    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
-    // Two readings come before the tunnel is tried.
-    harness.cloudflare.fault(Matcher::get_configuration(), 3, Fault::limited(300));
-    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
-    let said = harness.log.lines_with(&["WARN", "no calls were left for all writes"]);
-    assert_eq!(said.len(), 1, "{:#?}", harness.log.lines_with(&["WARN"]));
-}
-
 #[test]
 fn a_tunnel_that_was_never_configured_is_not_given_an_empty_document_by_the_probe() {
     let harness = Harness::new();

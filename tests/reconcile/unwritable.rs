@@ -1,7 +1,8 @@
 //! What is planned for a tunnel that cannot be written: a record without a rule goes where it only takes its name from
 //! a wildcard's record.
 
-use test_support::fake_cloudflare::{FakeCloudflare, HOME};
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::{endpoint, published};
 
 const NAME: &str = "a.example.com";
@@ -15,13 +16,16 @@ fn without_rule(foreign: &[(&str, &str, &str)]) -> FakeCloudflare {
     cloudflare
 }
 
-/// How many records would be left of `NAME` after a loop whose tunnel cannot be written.
+/// The number of records that are left of `NAME` after a loop whose tunnel cannot be written.
 fn records_left(mut cloudflare: FakeCloudflare, service: &str) -> usize {
     cloudflare.pass(600);
-    let of_name = cloudflare.records.iter().filter(|record| *record.name == *NAME).count();
+    let reason = Reason::Failed("no".to_owned());
+    cloudflare.unwritable.insert(tunnel_id(HOME), reason.clone());
     let plan = cloudflare.run_loop(&[published(NAME, service)], usize::MAX);
-    let [host] = &*plan.hosts else { panic!("{:?}", plan.refusals) };
-    of_name - host.deletions_if_unwritable.len()
+    let reasons: Vec<&Reason> = plan.refusals.iter().map(|refusal| &refusal.reason).collect();
+    assert_eq!(reasons, [&reason]);
+    assert!(plan.hosts.iter().all(|host| host.edits.is_empty()), "{:?}", plan.hosts);
+    cloudflare.records.iter().filter(|record| *record.name == *NAME).count()
 }
 
 #[test]

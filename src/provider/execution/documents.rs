@@ -1,4 +1,4 @@
-//! Reads, edits and writes a tunnel's configuration: GET, then PUT.
+//! Reads, edits and writes a tunnel's configuration: GET, then PUT. Probes whether a tunnel can be written.
 
 use log::warn;
 
@@ -9,7 +9,9 @@ use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
+use crate::provider::Provider;
 use crate::provider::report::describe_edit;
+use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::ReadConfiguration;
 use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
@@ -24,7 +26,8 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Written);
         }
         self.check_time()?;
-        match self.put_document(tunnel, &edited.document, version_before, self.deadline) {
+        let document = &edited.document;
+        match self.provider.put_document(self.resolved, tunnel, document, version_before, self.deadline) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
@@ -69,26 +72,6 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes the document back unchanged, to check whether the tunnel can be written.
-    ///
-    /// # Errors
-    /// The reason why the tunnel cannot be written.
-    pub(super) fn probe(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
-        let (document, version) = self.read_document(tunnel)?;
-        // If a file configures the tunnel, an empty list would replace its whole configuration.
-        if document.rules().is_empty() {
-            return Ok(());
-        }
-        self.check_time()?;
-        // The other half of the time is for records.
-        let time = self.time_left() / 2;
-        match self.put_document(tunnel, &document, version, Deadline::after(self.provider.clock(), time)) {
-            // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Rejected(_)) => Ok(()),
-            Err(error) => Err(self.stop_after(WriteTarget::Tunnel(tunnel), error)),
-        }
-    }
-
     /// Reads the tunnels that this run did not read, and returns the hostnames whose record and digests must stay, with
     /// the reasons: a tunnel has a missed rule, or could not be read.
     pub(super) fn read_for_missed_rules(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
@@ -113,43 +96,70 @@ impl<'a> Execution<'a> {
         missed
     }
 
-    /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
-    /// reads once more. Notes the missed rules. Only a lack of time or calls ends the run; other
-    /// failures concern this tunnel only.
+    /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
+    /// rules. Only a lack of time or calls ends the run; other failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        let mut problem = String::new();
-        for _ in 0..2 {
-            let read = self.provider.reader.configuration(&self.resolved.account, tunnel, self.deadline);
-            match read {
-                Ok(ReadConfiguration { old: Some(evidence), .. }) => problem = evidence,
-                Ok(ReadConfiguration { document, version, .. }) => {
-                    self.missed_in_read_tunnels
-                        .insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-                    return Ok((document, version));
-                }
-                Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => return Err(Stop::Run(error)),
-                Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
+        match self.provider.read_document(self.resolved, tunnel, self.deadline) {
+            Ok((document, version)) => {
+                self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                Ok((document, version))
             }
+            Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(Stop::Run(error)),
+            Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
         }
-        Err(Stop::Target(Reason::Waiting(format!(
-            "the answer about the configuration of tunnel {tunnel} is outdated: {problem}"
-        ))))
+    }
+}
+
+impl Provider {
+    /// Writes the document of a tunnel back unchanged. True if the tunnel can be written.
+    pub(in crate::provider) fn probe(
+        &self,
+        resolved: &Resolved,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> bool {
+        let Ok((document, version)) = self.read_document(resolved, tunnel, deadline) else { return false };
+        // If a file configures the tunnel, an empty list would replace its whole configuration. A refusal of the content
+        // is handled when the edits are sent.
+        document.rules().is_empty()
+            || matches!(
+                self.put_document(resolved, tunnel, &document, version, deadline),
+                Ok(()) | Err(Error::Rejected(_))
+            )
+    }
+
+    /// Reads a tunnel's document with its version, and once more after an old answer.
+    fn read_document(
+        &self,
+        resolved: &Resolved,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<(Document, i64), Error> {
+        let read = || self.reader.configuration(&resolved.account, tunnel, deadline);
+        let mut last = read()?;
+        if last.old.is_some() {
+            last = read()?;
+        }
+        let ReadConfiguration { document, version, old, .. } = last;
+        match old {
+            None => Ok((document, version)),
+            Some(evidence) => Err(Error::Unreadable(format!("outdated: {evidence}").into())),
+        }
     }
 
     /// Writes a document in place of the version that was read.
     fn put_document(
         &self,
+        resolved: &Resolved,
         tunnel: &TunnelId,
         document: &Document,
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { provider, resolved, .. } = self;
-        let metrics = &provider.metrics;
         let written =
-            provider.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
+            self.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
-        metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        self.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 tunnel:%;
@@ -157,9 +167,9 @@ impl<'a> Execution<'a> {
                  (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
                 written.version
             );
-            metrics.update().add(Family::LostUpdates, &[], 1);
+            self.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        provider.reader.newest().note_configuration(tunnel, &written, provider.clock().now());
+        self.reader.newest().note_configuration(tunnel, &written, self.clock().now());
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::report::{describe_adoption, describe_operation};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, corrections};
+use crate::reconcile::plan::{RecordOperation, Stage, corrections};
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -89,7 +89,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Corrects the stamps of hostnames whose rules were not written, and deletes the hiding records.
+    /// Corrects the stamps of hostnames whose rules were not written.
     pub(super) fn correct_records(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
@@ -99,26 +99,11 @@ impl<'a> Execution<'a> {
             let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();
             by_zone.entry(&host.zone).or_default().extend(corrections.map(|one| (&*host.hostname, one)));
         }
-        for (host, deletion) in self.hiding_deletions() {
-            by_zone.entry(&host.zone).or_default().push((&*host.hostname, deletion));
-        }
         for (zone, corrections) in by_zone {
             for corrections in corrections.chunks(self.operations_max(WriteTarget::Zone(zone))) {
                 self.send_corrections(zone, corrections);
             }
         }
-    }
-
-    /// The deletions of the hiding records of unwritable tunnels. Reads the tunnels first: a hostname with a missed rule
-    /// keeps its record.
-    fn hiding_deletions(&mut self) -> Vec<(&'a HostPlan, RecordOperation)> {
-        let mut hiding = self.unwritable.clone();
-        hiding.retain(|host| !host.deletions_if_unwritable.is_empty());
-        let missed = self.read_for_missed_rules(&hiding);
-        hiding.retain(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname));
-        let deletions =
-            |host: &'a HostPlan| host.deletions_if_unwritable.iter().map(move |one| (host, one.clone()));
-        hiding.into_iter().flat_map(deletions).collect()
     }
 
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {

@@ -21,8 +21,10 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
     pub(crate) group_size: GroupSize,
-    /// The last write failed, whatever its content.
-    pub(crate) is_failing: bool,
+    /// The reason if the last write failed, whatever its content.
+    failure: Option<Reason>,
+    /// The tunnel accepted its unchanged document after a write had failed.
+    is_probed: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
     edits: Option<Pause>,
 }
@@ -51,7 +53,7 @@ impl TargetMemories {
 
     /// True if the last write to the target failed, whatever its content.
     pub(crate) fn is_failing(&self, target: &str) -> bool {
-        self.get(target).is_some_and(|target| target.is_failing)
+        self.get(target).is_some_and(|target| target.failure.is_some())
     }
 
     /// Notes that all writes to the target were decided.
@@ -61,15 +63,31 @@ impl TargetMemories {
 }
 
 impl TargetMemory {
-    /// The reason why edits of the tunnel are paused now.
-    pub(crate) fn paused_edits(&self, now: Instant) -> Option<Reason> {
-        self.edits.as_ref()?.reason(now)
+    /// The reason if the last write failed.
+    pub(crate) fn failure(&self) -> Option<&Reason> {
+        self.failure.as_ref()
     }
 
-    /// Notes that the tunnel accepted its unchanged document or has no rules, and accepted no edited document. The next
-    /// edit is paused.
-    pub(crate) fn pause_edits(&mut self, reason: Reason, now: Instant) {
-        self.edits = Some(Pause::after(self.edits.as_ref(), reason, EDIT_PAUSES, now));
+    /// True if edits of the tunnel are paused now.
+    pub(crate) fn is_paused(&self, now: Instant) -> bool {
+        self.edits.as_ref().is_some_and(|pause| pause.reason(now).is_some())
+    }
+
+    /// Notes that the tunnel accepted its unchanged document, or has no rules.
+    pub(crate) fn note_probed(&mut self) {
+        self.failure = None;
+        self.is_probed = true;
+    }
+
+    /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
+    /// document. True if no write had failed before.
+    pub(crate) fn note_failed(&mut self, reason: &Reason, now: Instant) -> bool {
+        let is_first = self.failure.is_none() && !self.is_probed;
+        self.failure = Some(reason.clone());
+        if self.is_probed {
+            self.edits = Some(Pause::after(self.edits.as_ref(), reason.clone(), EDIT_PAUSES, now));
+        }
+        is_first
     }
 }
 
@@ -122,16 +140,18 @@ mod tests {
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut targets, now) = (TargetMemories::default(), now());
         targets.entry("a").group_size = GroupSize::Hostnames(25);
-        targets.entry("a").is_failing = true;
-        targets.entry("a").pause_edits(no(), now);
-        targets.entry("b").is_failing = true;
+        assert!(targets.entry("a").note_failed(&no(), now));
+        targets.entry("a").note_probed();
+        assert!(!targets.is_failing("a"));
+        assert!(!targets.entry("a").note_failed(&no(), now));
+        targets.entry("b").note_failed(&no(), now);
         let of = |target, now| {
             let memory = targets.get(target).expect("an unfinished target");
-            (memory.group_size, targets.is_failing(target), memory.paused_edits(now))
+            (memory.group_size, memory.failure(), memory.is_paused(now))
         };
-        assert_eq!(of("a", now), (GroupSize::Hostnames(25), true, Some(no())));
-        assert_eq!(of("b", now), (GroupSize::All, true, None));
-        assert_eq!(of("a", now + EDIT_PAUSES.0).2, None);
+        assert_eq!(of("a", now), (GroupSize::Hostnames(25), Some(&no()), true));
+        assert_eq!(of("b", now), (GroupSize::All, Some(&no()), false));
+        assert!(!of("a", now + EDIT_PAUSES.0).2);
         targets.forget("a");
         assert!(targets.get("a").is_none() && !targets.is_failing("a"));
     }

@@ -46,7 +46,7 @@ impl Plan {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
-            host.is_some_and(|host| host.removes_digest(&Digest::of(tunnel, rule.path())))
+            host.is_some_and(|host| host.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
@@ -136,8 +136,6 @@ pub struct HostPlan {
     pub edits: Vec<PlannedEdit>,
     /// Operations on records in [`Stage::Unstamp`].
     pub unstamp_operations: Vec<RecordOperation>,
-    /// Operations on records that replace all other operations if a tunnel cannot be written.
-    pub deletions_if_unwritable: Vec<RecordOperation>,
     /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
     pub adoptions: Vec<Adoption>,
     /// The digests of the rules in `adoptions`.
@@ -193,12 +191,6 @@ impl HostPlan {
     /// True if a record of the hostname is created.
     pub(crate) fn creates_record(&self) -> bool {
         self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)))
-    }
-
-    /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
-    pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
-        self.removed_dangling.contains(digest)
-            || !self.deletions_if_unwritable.is_empty() && self.comments.is_in_stamp(digest)
     }
 
     /// A note about the hostname and its object.

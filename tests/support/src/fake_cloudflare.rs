@@ -28,6 +28,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::settings::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -136,6 +137,8 @@ pub struct FakeCloudflare {
     pub unconfigured_tunnels: BTreeSet<TunnelId>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
+    /// Tunnels that cannot be written, with the reasons.
+    pub unwritable: BTreeMap<TunnelId, Reason>,
     /// The zones and tunnels, by id, whose answers are old, with what shows it.
     pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
@@ -245,6 +248,7 @@ impl FakeCloudflare {
             served: "",
             unconfigured_tunnels: BTreeSet::new(),
             unready: BTreeMap::new(),
+            unwritable: BTreeMap::new(),
             old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
@@ -514,7 +518,8 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        PlanInputs { unready: self.unready.clone(), ..PlanInputs::default() }
+        let (unready, unwritable) = (self.unready.clone(), self.unwritable.clone());
+        PlanInputs { unready, unwritable, ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

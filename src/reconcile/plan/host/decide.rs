@@ -100,7 +100,12 @@ fn refuse_until_stable<'a>(
     }
 }
 
-impl Decision<'_, '_> {
+impl<'a> Decision<'a, '_> {
+    /// The decision to publish and to withdraw nothing.
+    pub(super) fn nothing(host: Host<'a>) -> Self {
+        Self { host, wanted: Vec::new(), withdrawn: Vec::new(), outcome: HostOutcome::default() }
+    }
+
     /// The endpoints that are published, all in one tunnel.
     pub(super) fn accepted(&self) -> Vec<&Gated> {
         accepted_of(&self.wanted)

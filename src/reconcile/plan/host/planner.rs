@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::decide::decide;
-use super::writes::planned_writes;
+use super::writes::{hiding_deletion, planned_writes};
 use crate::model::Hostname;
 use crate::reconcile::plan::judge::judge_all;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -45,7 +45,10 @@ pub(in crate::reconcile::plan) fn plan_host(
             outcome.refusals.extend(unfinished);
             outcome
         }
-        Err(reason) => outcome.without_plan([Refusal::whole(name.into(), resource, reason)]),
+        Err(reason) => {
+            let outcome = outcome.without_plan([Refusal::whole(name.into(), resource.clone(), reason)]);
+            HostOutcome { plan: hiding_deletion(decision.host, resource), ..outcome }
+        }
     }
 }
 

@@ -90,12 +90,15 @@ impl<'a, 'w> Change<'a, 'w> {
         Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
-    /// The first tunnel that cannot be written, among those that this request or a later one has to edit.
-    fn unwritable_tunnel(&self, host: &Host<'_>) -> Option<&TunnelId> {
+    /// The reason if this request has to edit a tunnel that cannot be written, or a later one has to edit a tunnel whose
+    /// configuration is a local file.
+    fn unwritable(&self, host: &Host<'_>) -> Option<Reason> {
         let deleted = self.deleted.iter().map(|rule| rule.tunnel);
-        let put = self.puts.iter().map(|gated| gated.tunnel());
+        let mut edited = deleted.chain(self.puts.iter().map(|gated| gated.tunnel()));
         let deleted_later = self.deleted_later.iter().map(|rule| rule.tunnel);
-        deleted.chain(put).chain(deleted_later).find(|tunnel| !host.is_writable(tunnel))
+        let local = edited.clone().chain(deleted_later).find(|tunnel| !host.is_writable(tunnel));
+        let local = local.map(|tunnel| Reason::LocalTunnel { tunnel: tunnel.clone() });
+        local.or_else(|| edited.find_map(|tunnel| host.context.inputs.unwritable.get(tunnel).cloned()))
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
@@ -127,11 +130,14 @@ pub(super) fn planned_writes(
     let dangling = comment::dangling(host, &accepted);
     let is_withdrawal = accepted.is_empty() && withdraws_all(decision, &claims_during, &dangling);
     let change = Change::of(decision, &accepted, is_withdrawal);
-    if let Some(tunnel) = change.unwritable_tunnel(host) {
-        return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
+    if let Some(reason) = change.unwritable(host) {
+        return Err(reason);
     }
-    // Another instance may be about to write the rule of such a digest.
-    let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
+    // Another instance may be about to write the rule of such a digest, if the tunnel can be written.
+    let is_unwritable =
+        host.record_tunnel().is_some_and(|tunnel| host.context.inputs.unwritable.contains_key(&tunnel));
+    let keeps_dangling =
+        !dangling.is_empty() && !is_unwritable && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
     let fate = RecordFate::of(host, &accepted, is_withdrawal, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
@@ -156,13 +162,21 @@ pub(super) fn planned_writes(
         adoptions: adoption::adoptions(host, &accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        deletions_if_unwritable: if hides_wildcard(host) { deletions(host) } else { Vec::new() },
         claims: claims_after,
         removed_dangling: removed,
         comments,
         resource,
     };
     Ok((plan, refusals))
+}
+
+/// The deletion of a new record that hides a wildcard's record, if its rules cannot be written.
+pub(super) fn hiding_deletion(host: Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
+    if !hides_wildcard(&host) {
+        return None;
+    }
+    let (plan, _) = planned_writes(&Decision::nothing(host), resource).ok()?;
+    Some(plan).filter(|plan| !plan.is_empty())
 }
 
 /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
