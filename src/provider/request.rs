@@ -10,7 +10,6 @@ use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::provider::Provider;
-use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::{ApplicationWriter, NotWritten};
 use crate::provider::connectors::check_applied;
 use crate::provider::execution;
@@ -144,11 +143,9 @@ impl ApplyRequest<'_> {
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request was to
     /// delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.may_leave_applications {
-            let time = self.deadline.remaining(self.provider.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let deadline = Deadline::after(self.provider.clock(), time);
-            let Ok(snapshot) = self.provider.read(self.resolved, true, deadline) else { return };
-            self.provider.delete_selected(self.resolved, &snapshot, &|one| one.is_replaced, deadline);
+        if self.may_leave_applications && self.has_time() {
+            let Ok(snapshot) = self.provider.read(self.resolved, true, self.deadline) else { return };
+            self.provider.delete_selected(self.resolved, &snapshot, &|one| one.is_replaced, self.deadline);
         }
     }
 

@@ -66,7 +66,11 @@ impl Publication {
 }
 
 /// Separates the mistakes of an endpoint. Each begins with the property that has it.
-const MISTAKE_SEPARATOR: &str = "; ";
+pub(in crate::reconcile) const MISTAKE_SEPARATOR: &str = "; ";
+
+/// The beginnings of the hints after the name of a misspelled property and the separator.
+pub(in crate::reconcile) const DID_YOU_MEAN: &str = "did you mean ";
+pub(in crate::reconcile) const THERE_ARE: &str = "there are ";
 
 /// The reason why an endpoint cannot be published: a text for one log line, cut.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,9 +83,14 @@ impl Problem {
         Self::new(&mistakes.join(MISTAKE_SEPARATOR))
     }
 
-    /// True if a property of Access has a mistake, so that a login may be missing.
+    /// True if a property of Access has a mistake, or is the nearest to a misspelled one, so that a login may be missing.
     pub fn is_of_access(&self) -> bool {
-        self.0.split(MISTAKE_SEPARATOR).any(|mistake| mistake.starts_with(ACCESS_PREFIX))
+        let begins = |text: &str| {
+            let text =
+                [DID_YOU_MEAN, THERE_ARE].iter().find_map(|hint| text.strip_prefix(hint)).unwrap_or(text);
+            text.starts_with(ACCESS_PREFIX)
+        };
+        self.0.split(MISTAKE_SEPARATOR).any(begins)
     }
 
     /// The problem in this text, such as the value of the property [`INVALID`].

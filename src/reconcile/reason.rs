@@ -436,7 +436,6 @@ impl fmt::Display for Reason {
             | Self::AccessPolicy(_)
             | Self::WouldOpen
             | Self::OpenRuleInTunnel { .. }
-            | Self::StillProtected { .. }
             | Self::OpensToo { .. } => KEPT,
             Self::Invalid(problem) if problem.is_of_access() => KEPT,
             _ => "",
@@ -471,7 +470,9 @@ fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::tunnel;
+    use crate::fixture::{snapshot, tunnel};
+    use crate::model::endpoint::{Endpoint, Property};
+    use crate::reconcile::endpoint_reader::EndpointReader;
 
     #[test]
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
@@ -592,6 +593,23 @@ mod tests {
         assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
         let invalid = |text: &str| Reason::Invalid(Problem::new(text));
         assert!(invalid("webhook/tunnel is x; webhook/access-policy is y").leaves_unprotected());
+        let misspelled = |name: &str| {
+            let endpoint = Endpoint {
+                dns_name: "a.example.com".to_owned(),
+                record_type: "CNAME".to_owned(),
+                provider_specific: vec![
+                    Property::new("webhook/tunnel-service", "http://a:80"),
+                    Property::new(name, "staff"),
+                ],
+                ..Endpoint::default()
+            };
+            let snapshot = snapshot();
+            let read = EndpointReader::new(&snapshot.settings, &snapshot.access).read(&endpoint);
+            Reason::Invalid(read[0].publication.clone().expect_err("a name is misspelled"))
+        };
+        assert!(misspelled("webhook/acess-policy").leaves_unprotected());
+        assert!(misspelled("webhook/protected").leaves_unprotected());
+        assert!(!misspelled("webhook/tunnel-servise").leaves_unprotected());
         assert!(!invalid("webhook/tunnel is \"webhook/access-policy\"").leaves_unprotected());
         assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }

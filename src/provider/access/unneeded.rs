@@ -17,7 +17,7 @@ use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to delete unneeded Access applications.
-pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
+const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.

@@ -9,7 +9,6 @@ use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{self, Gated};
 use crate::reconcile::access::requests::{AccessRequests, RuleKey, UnopenedAsks, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
-use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
@@ -66,11 +65,11 @@ fn asks_unopened(publication: &Result<Publication, Reason>, snapshot: &Snapshot)
     }
 }
 
-/// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
+/// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` takes over records.
 fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
     let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
     let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
-    let is_free = |zone| snapshot.operator().adopt != Adopt::default() || !is_held(zone);
+    let is_free = |zone| snapshot.operator().adopt.takes_records() || !is_held(zone);
     snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
 }
 

@@ -66,6 +66,20 @@ fn a_visitor_with_a_login_is_served_after_each_loop_in_which_a_place_goes_from_a
     }
 }
 
+/// The reading after the writes has the rest of the request's time.
+#[test]
+fn a_visitor_with_a_login_is_served_after_a_withdrawal_although_each_reading_takes_more_than_two_seconds() {
+    let stage = Stage::new(&[]);
+    let [before, after] = [vec![wish("staff"), path("/p", "on-call")], vec![wish("staff")]];
+    stage.run_loop(&before).expect_err("the applications come first");
+    stage.run_loop(&before).expect("their rules come");
+    for matcher in [Matcher::list_records(), Matcher::get_configuration()] {
+        stage.cloudflare().fault_every(matcher, Fault::Delay(SWEEP_TIMEOUT * 3 / 5));
+    }
+    stage.run_loop(&after).expect("the path is withdrawn");
+    assert!(is_served(&stage, NAME, "/p"));
+}
+
 #[test]
 fn an_application_whose_deletion_failed_beside_its_rule_goes_in_the_next_loop() {
     for (label, [before, after], (host, at)) in changes() {

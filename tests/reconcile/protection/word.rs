@@ -203,14 +203,17 @@ fn what_cannot_be_published_here_keeps_nothing_closed() {
         served_by(endpoint, "http://web.shop.svc:80")
     };
     let ours = |access| of(at(wildcard, "", access), "ingress/shop/web");
-    for (label, is_guarded, closing) in [
-        ("an object of another namespace", true, of(at(NAME, "", "unknown"), "ingress/bank/web")),
-        ("a name with a foreign record", false, of(at("held.example.com", "", "unknown"), "ingress/shop/a")),
-        ("a name outside all zones", false, of(at("a.example.test", "", "unknown"), "ingress/shop/a")),
+    let held_name = || of(at("held.example.com", "", "unknown"), "ingress/shop/a");
+    for (label, is_guarded, adopting, closing) in [
+        ("an object of another namespace", true, &[][..], of(at(NAME, "", "unknown"), "ingress/bank/web")),
+        ("a name with a foreign record", false, &[], held_name()),
+        ("a name with a foreign record, which ADOPT does not take over", false, &["access"], held_name()),
+        ("a name outside all zones", false, &[], of(at("a.example.test", "", "unknown"), "ingress/shop/a")),
     ] {
         let records = [("held.example.com", "CNAME", "somewhere.test")];
         let held = if is_guarded { &[][..] } else { &records[..] };
-        let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(cloudflare().policies);
+        let mut cloudflare =
+            FakeCloudflare::new(&[], &[]).with_access(cloudflare().policies).adopting(adopting);
         cloudflare.namespace_guard = is_guarded;
         cloudflare.access_policies = is_guarded.then(|| vec!["staff".into()]);
         settle(&mut cloudflare, &[ours("staff")]);
