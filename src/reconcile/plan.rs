@@ -27,6 +27,7 @@ use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::checks::rules_accepting;
+use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -79,11 +80,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let start = candidates.partition_point(is_before);
     candidates.rotate_left(start);
     plan.take_turn(candidates, turn.hostnames_max, context);
-    let refusals = std::mem::take(&mut plan.refusals).into_iter();
-    plan.refusals = refusals.map(|refusal| refused_opening(refusal, &plan, snapshot)).collect();
-    if inputs.is_dry_run {
-        plan.show_openings_as_done();
-    }
+    plan.decide_openings(snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -121,33 +118,46 @@ fn without_mass_deletion(
     (allowed, without_plan)
 }
 
-/// The refusal. If it is an opening that waits for the deletion of an application, and a rule that accepts the
-/// application's tokens stays as it is, then that rule is the reason.
-fn refused_opening(refusal: Refusal, plan: &Plan, snapshot: &Snapshot) -> Refusal {
-    let Reason::WaitsForAccessCheck(id) = &refusal.reason else { return refusal };
+/// The reason if an opening waits in vain for the deletion of these applications: a rule that accepts the tokens of one
+/// of them stays as it is.
+fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &Snapshot) -> Option<Reason> {
     let is_written = |rule: &Rule| {
         let name = rule.folded_hostname();
         let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
     };
-    let application = snapshot.access.applications().iter().find(|one| one.id == *id);
-    let relying = application.and_then(|one| rules_accepting(one, snapshot).find(|rule| !is_written(rule)));
-    let Some((application, relying)) = application.zip(relying) else { return refusal };
+    let mut applications = snapshot.access.applications().iter().filter(|one| ids.contains(&one.id));
+    let (application, relying) = applications
+        .find_map(|one| Some((one, rules_accepting(one, snapshot).find(|rule| !is_written(rule))?)))?;
     let path = refusal.set_identifier.as_deref().and_then(path_of);
     let own = snapshot.own_application(application);
     let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
     let (application, relying) = (application.name.clone(), Some(rule_text(relying).into()));
-    Refusal { reason: Reason::StillProtected { application, relying, is_of_place }, ..refusal }
+    Some(Reason::StillProtected { application, relying, is_of_place })
 }
 
 impl Plan {
-    /// Leaves out the refusals of openings that only wait for a later loop, and the deletions of those that are refused.
-    fn show_openings_as_done(&mut self) {
-        self.refusals.retain(|one| !matches!(one.reason, Reason::WaitsForAccessCheck(_)));
-        let refused = self.refusals.iter().filter(|one| matches!(one.reason, Reason::StillProtected { .. }));
-        let refused: BTreeSet<&str> = inserted(refused.map(|one| &*one.hostname));
-        self.application_writes
-            .retain(|write| !write.is_deletion() || !refused.contains(write.place.hostname()));
+    /// Refuses the openings that wait for an application which stays, and deletes no application for them. A dry run shows
+    /// the state after all loops, so the other openings of a dry run do not wait.
+    fn decide_openings(&mut self, snapshot: &Snapshot, is_dry_run: bool) {
+        let mut kept = BTreeSet::new();
+        for refusal in std::mem::take(&mut self.refusals) {
+            let Reason::WaitsForAccessCheck(ids) = &refusal.reason else {
+                self.refusals.push(refusal);
+                continue;
+            };
+            match still_protected(&refusal, ids, self, snapshot) {
+                Some(reason) => {
+                    kept.extend(ids.iter().cloned());
+                    self.refusals.push(Refusal { reason, ..refusal });
+                }
+                None if is_dry_run => {}
+                None => self.refusals.push(refusal),
+            }
+        }
+        self.application_writes.retain(
+            |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
+        );
     }
 
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.

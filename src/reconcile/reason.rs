@@ -181,9 +181,9 @@ pub enum Reason {
     Failed(String),
     /// The application of this place is written first.
     WaitsForApplication(Place),
-    /// The endpoint asks to be open, and a later request finishes that: rules still accept the tokens of the application
-    /// with this id, or another application of ours is over the place too.
-    WaitsForAccessCheck(Box<str>),
+    /// The endpoint asks to be open, and a later request finishes that: rules still accept the tokens of the first of these
+    /// applications, or there are several.
+    WaitsForAccessCheck(Vec<Box<str>>),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.

@@ -87,9 +87,9 @@ pub(in crate::reconcile) enum AccessStep {
     Opening {
         /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the place.
         deletions: Vec<ApplicationWrite>,
-        /// An application over the place, if a later request has to finish the opening: rules still accept its tokens, or
-        /// another application of ours is over the place too.
-        waits_for: Option<Box<str>>,
+        /// The applications over the place, if a later request has to finish the opening: rules still accept the first
+        /// one's tokens, or there are several.
+        waits_for: Vec<Box<str>>,
     },
 }
 

@@ -49,7 +49,7 @@ pub(super) fn plan_opening(
         return Err(Reason::Waiting(problem.to_string()));
     }
     let Some(first) = covering.first() else {
-        return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: None });
+        return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: Vec::new() });
     };
     let is_accepted = context.snapshot.is_accepted(first.application);
     // A dry run shows the state after all loops.
@@ -57,7 +57,8 @@ pub(super) fn plan_opening(
     let deletions: Vec<_> = covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
     deletions.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
     let is_last = !is_accepted && covering.len() == 1;
-    let waits_for = (!is_last).then(|| first.application.id.clone());
+    let waiting = covering.iter().filter(|_| !is_last);
+    let waits_for = waiting.map(|own| own.application.id.clone()).collect();
     Ok(AccessStep::Opening { deletions, waits_for })
 }
 

@@ -57,7 +57,9 @@ impl Plan {
         for (ApplicationWrite { place, operation, .. }, reason) in failed {
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
                 Reason::WaitsForApplication(first) => *first == place,
-                Reason::WaitsForAccessCheck(id) => operation == ApplicationOperation::Delete(id.clone()),
+                Reason::WaitsForAccessCheck(ids) => {
+                    matches!(&operation, ApplicationOperation::Delete(id) if ids.contains(id))
+                }
                 _ => false,
             };
             let mut waiting = self.refusals.iter_mut().filter(waits).peekable();

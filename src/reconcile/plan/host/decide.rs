@@ -130,8 +130,9 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     }));
     let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletions.iter().cloned());
-    let waits = waits_for.clone().map(Reason::WaitsForAccessCheck);
-    outcome.refusals.extend(waits.map(|reason| one.refusal(host, reason)));
+    if !waits_for.is_empty() {
+        outcome.refusals.push(one.refusal(host, Reason::WaitsForAccessCheck(waits_for.clone())));
+    }
     if foreign.is_none() {
         outcome.notes.push(note(format!(
             "webhook/access-policy: none removes the login of the hostname's {}, over up to two loops",
