@@ -47,12 +47,12 @@ pub struct Snapshot {
 /// Indexes that are computed once, when they are first needed.
 #[derive(Debug, Default)]
 pub struct Index {
-    own: OnceLock<Arc<OwnDigests>>,
+    own: OnceLock<OwnDigests>,
     applications: OnceLock<ApplicationIndex>,
 }
 
 /// A rule, and the tunnel that has it.
-pub(super) type RuleInTunnel<'a> = (&'a TunnelId, &'a Rule);
+pub type RuleInTunnel<'a> = (&'a TunnelId, &'a Rule);
 
 /// One tunnel's configuration.
 #[derive(Clone, Debug)]
@@ -95,9 +95,11 @@ impl Snapshot {
             .collect()
     }
 
-    /// The rules of every tunnel.
-    pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
-        self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
+    /// The rules of every tunnel, with their tunnels.
+    pub fn all_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
+        self.tunnels
+            .iter()
+            .flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)))
     }
 
     pub(super) fn application_index(&self) -> &ApplicationIndex {

@@ -65,7 +65,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
                 rules.insert(if is_in_front { 0 } else { rules.len() - 1 }, theirs(NAME, &other));
             });
 
-            let own = cloudflare.snapshot().own_digests();
+            let own = cloudflare.snapshot().own_digests().clone();
             for (id, document) in &cloudflare.documents {
                 assert!(!document.rules().iter().any(|rule| own.has(id, rule)), "{label}");
             }
@@ -115,7 +115,7 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.run_loop(&wanted("http://web:80"), usize::MAX);
         cloudflare.edit_rules(HOME, |rules| rules.insert(1, theirs("A.example.com", path)));
-        let own = cloudflare.snapshot().own_digests();
+        let own = cloudflare.snapshot().own_digests().clone();
         let home = tunnel_id(HOME);
         assert!(!cloudflare.document(&home).rules().iter().any(|rule| own.has(&home, rule)), "{path}");
         let before = cloudflare.clone();

@@ -318,7 +318,7 @@ fn a_rule_that_cloudflared_cannot_read_is_not_ours() {
 
 /// Those of the rules that are ours, as the metrics count them.
 fn own_services(cloudflare: &FakeCloudflare) -> Vec<String> {
-    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_digests());
+    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_digests().clone());
     let rules = cloudflare.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
     rules.map(|rule| rule.service().to_owned()).collect()
 }

@@ -281,7 +281,7 @@ fn only_what_asked_was_opened(
             continue;
         }
         let Visit::Served(by) = visit(after, host, path) else { continue };
-        let own = before.snapshot().own_digests();
+        let own = before.snapshot().own_digests().clone();
         let is_kept = serving_rule(before, host, path).is_some_and(|rule| {
             let is_it = |endpoint: &Endpoint| {
                 endpoint.dns_name == rule.hostname()
@@ -303,7 +303,7 @@ fn only_what_asked_was_opened(
         let wanted = changes.wanted();
         let mut opening = wanted.filter(|one| one.property("webhook/access-policy") == Some("none"));
         let is_foreign = serving_rule(after, host, path).is_some_and(|rule| {
-            let own = after.snapshot().own_digests();
+            let own = after.snapshot().own_digests().clone();
             let is_taken_over = after.adopt.tunnel || after.adopt.all;
             !is_taken_over && !after.documents.keys().any(|tunnel| own.has(tunnel, rule))
         });

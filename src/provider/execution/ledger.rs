@@ -56,7 +56,7 @@ impl<'a> Ledger<'a> {
         Self {
             plan,
             result: RunResult::default(),
-            own: OwnDigests::clone(&snapshot.own_digests()),
+            own: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
         }

@@ -14,7 +14,7 @@ pub(super) fn names_of<'s>(
     if let Some(domain) = hostname.strip_prefix("*.") {
         let records = snapshot.zones.iter().flat_map(|zone| zone.records_within(domain));
         let records = records.map(|record| &*record.name);
-        let rules = snapshot.all_rules().map(Rule::folded_hostname);
+        let rules = snapshot.all_rules().map(|(_, rule)| rule.folded_hostname());
         names.extend(records.chain(rules).filter(|name| counts(name)));
         names.sort_unstable();
         names.dedup();
@@ -30,7 +30,11 @@ pub(super) fn tunnel_of<'s>(
 }
 
 /// The rules that may answer visitors of a path at a name, up to the first rule that takes all these visitors.
-pub(super) fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
+pub(in crate::reconcile) fn rules_taking<'s>(
+    name: &str,
+    path: Option<&str>,
+    tunnel: &'s TunnelSnapshot,
+) -> Vec<&'s Rule> {
     rules_taking_until(name, path, tunnel, &|_| true)
 }
 

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ingress::Rule;
 use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ApplicationKind};
 use crate::model::hostname::{in_tree_order, is_within};
@@ -51,7 +50,7 @@ impl ApplicationIndex {
         index.ours.sort_unstable();
         // Most accounts have no application, and then no rule is looked at.
         if !snapshot.access.applications().is_empty() {
-            let checks = snapshot.all_rules().filter_map(Rule::access_check);
+            let checks = snapshot.all_rules().filter_map(|(_, rule)| rule.access_check());
             index.accepted_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
         }
         index

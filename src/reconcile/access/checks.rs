@@ -78,5 +78,5 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    snapshot.all_rules().filter(|rule| accepts(rule, application))
+    snapshot.all_rules().map(|(_, rule)| rule).filter(|rule| accepts(rule, application))
 }

@@ -7,15 +7,14 @@ mod obstacle;
 pub(super) mod planner;
 mod writes;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::gate::Gated;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
@@ -142,6 +141,15 @@ impl<'a> Host<'a> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
+    /// The tunnel that visitors reach, by our record or by a wildcard's.
+    fn visited_tunnel(&self) -> Option<TunnelId> {
+        self.record_tunnel().or_else(|| self.snapshot().visited_tunnel(self.name()))
+    }
+
+    fn protection(&self) -> HostProtection<'_> {
+        HostProtection::of(&self.hostname, self.snapshot())
+    }
+
     fn has_claimed_record(&self) -> bool {
         self.claimed_records().next().is_some()
     }
@@ -251,11 +259,10 @@ impl<'a> Host<'a> {
 
 /// The rules of a hostname, each ours or foreign.
 fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>> {
-    let own: BTreeSet<Digest> = inserted(snapshot.own_digests().of(hostname.as_str()));
     let rules = snapshot.digested_rules_of(hostname);
     let naming = naming_digests(&rules);
     let rules = rules.into_iter().map(|(digest, (tunnel, rule))| {
-        let ownership = if own.contains(&digest) {
+        let ownership = if snapshot.own_digests().has(tunnel, rule) {
             Ownership::Ours
         } else if naming.contains(&digest) {
             Ownership::Foreign

@@ -1,7 +1,6 @@
 //! Tells which records and rules are ours, by the stamps in the comments of records.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::collections::inserted;
 use crate::ingress::{MarkedRules, Rule};
@@ -84,10 +83,7 @@ impl Snapshot {
     /// All rules that are ours, with their tunnels.
     pub fn own_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
         let own = self.own_digests();
-        let tunnels = self.tunnels.iter();
-        let rules =
-            tunnels.flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
-        rules.filter(move |(id, rule)| own.has(id, rule))
+        self.all_rules().filter(move |(id, rule)| own.has(id, rule))
     }
 
     /// Our rules of a hostname, with their tunnels, as far as `is_meant` selects them.
@@ -154,8 +150,8 @@ impl Snapshot {
     }
 
     /// The digests of the rules that our stamps name.
-    pub fn own_digests(&self) -> Arc<OwnDigests> {
-        let own = self.index.own.get_or_init(|| {
+    pub fn own_digests(&self) -> &OwnDigests {
+        self.index.own.get_or_init(|| {
             let mut own = OwnDigests::default();
             for OwnRecord { zone: _, record, stamp } in self.own_records() {
                 if let Ok(hostname) = Hostname::parse(&record.name) {
@@ -163,9 +159,8 @@ impl Snapshot {
                     own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
                 }
             }
-            own.into()
-        });
-        Arc::clone(own)
+            own
+        })
     }
 }
 
@@ -184,11 +179,6 @@ impl OwnDigests {
     /// Adds digests of a hostname.
     pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
         self.0.entry(hostname.into()).or_default().extend(digests);
-    }
-
-    /// The digests of a hostname.
-    pub fn of(&self, hostname: &str) -> impl Iterator<Item = Digest> {
-        self.0.get(hostname).into_iter().flatten().copied()
     }
 
     /// True if `rule` of `tunnel` is ours.

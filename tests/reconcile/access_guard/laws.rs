@@ -45,7 +45,7 @@ fn any_access() -> impl Strategy<Value = AccessReading> {
 
 /// Our rules that let visitors without a token in.
 fn open_rules(cloudflare: &FakeCloudflare) -> Vec<String> {
-    let own = cloudflare.snapshot().own_digests();
+    let own = cloudflare.snapshot().own_digests().clone();
     let tunnels = [HOME, OFFICE].map(tunnel_id);
     let rules = tunnels.iter().flat_map(|id| {
         let rules = cloudflare.document(id).rules().iter();

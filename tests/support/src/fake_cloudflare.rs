@@ -379,7 +379,7 @@ impl FakeCloudflare {
     /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last one
     /// is left out. True when that was all of it.
     pub fn apply_stage(&mut self, plan: &Plan, stage: Stage, last: usize) -> bool {
-        let own = self.snapshot().own_digests();
+        let own = self.snapshot().own_digests().clone();
         for (id, document) in &mut self.documents {
             let edits = plan.hosts.iter().flat_map(|host| &host.edits);
             let edits: Vec<RuleEdit> = edits
@@ -641,7 +641,7 @@ impl FakeCloudflare {
 
     /// The foreign rules of one tunnel, in order, to the byte.
     pub fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
-        let own = self.snapshot().own_digests();
+        let own = self.snapshot().own_digests().clone();
         let rules = self.document(id).rules().iter();
         rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
     }

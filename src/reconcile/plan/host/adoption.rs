@@ -8,7 +8,7 @@ use crate::ingress::{Document, WantedRule};
 use crate::model::json::masked_json;
 use crate::model::{NewRecord, Record};
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::adopt::{Adopt, Need, smallest};
+use crate::reconcile::adopt::{Need, smallest};
 use crate::reconcile::heritage;
 use crate::reconcile::plan::planned::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -17,12 +17,11 @@ use crate::reconcile::stamp::{Digest, Stamp};
 pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a> {
     let adopt = &host.operator().adopt;
     let needs = needs_of_records(&host);
-    let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
-    let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
-    let mut host = if is_allowed && is_met { with_records(host) } else { host };
+    let is_allowed = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
+    let mut host = if is_allowed && !accepted.is_empty() { with_records(host) } else { host };
     let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
     take(&mut host, &reclaimed, Ownership::Reclaimed);
-    if is_allowed && host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
+    if host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
         let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
         take(&mut host, &taken_over, Ownership::Adopted);

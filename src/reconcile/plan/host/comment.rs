@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::Host;
 use crate::collections::inserted;
 use crate::reconcile::access::gate::Gated;
-use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
@@ -37,8 +36,7 @@ const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it 
 /// withdrawn record alone is no longer claimed.
 pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
-    let protection = HostProtection::of(&host.hostname, host.snapshot());
-    claims.is_protected = protection.needs_mark(claims.is_protected);
+    claims.is_protected = host.protection().needs_mark(claims.is_protected);
     claims.is_released &= accepted.is_empty();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
     for gated in accepted.iter().filter(|gated| gated.path().is_none()) {

@@ -14,7 +14,6 @@ use crate::model::TunnelId;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
-use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -117,7 +116,7 @@ impl<'a> Decision<'a, '_> {
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Ok(gated) = &one.publication else { return };
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
-    let protection = HostProtection::of(&host.hostname, host.snapshot());
+    let protection = host.protection();
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
     let foreign = is_open.then(|| protection.foreign_login(gated.path())).flatten();
     outcome.notes.extend(foreign.map(|foreign| {
@@ -213,7 +212,7 @@ fn intended<'h>(
     let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
     let left_behind = left_behind(host, accepted, keeps_whole);
     let tunnel = tunnel_for(host, accepted, withdrawn)?;
-    let open_rule = HostProtection::of(&host.hostname, host.snapshot()).open_rule_in(&tunnel, accepted);
+    let open_rule = host.protection().open_rule_in(&tunnel, accepted);
     let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
     let open = accepted.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
     let without_login = withdrawn.iter().copied().chain(open).collect();
@@ -262,7 +261,7 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
 
 /// The tunnel that visitors reach now, with a rule there that would lose them, if an endpoint asks for another tunnel.
 fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
-    let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()))?;
+    let visited = host.visited_tunnel()?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
     let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
     // A record alone leaves the requests to the rules of others, and to those of our wildcards.

@@ -5,7 +5,7 @@ use super::{Host, HostRule, Ownership};
 use crate::ingress::{Rule, is_status};
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::access::answering::rules_taking_until;
+use crate::reconcile::access::answering::{rules_taking, rules_taking_until};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::reason::{Reason, RecordHolder};
 use crate::reconcile::stamp::Digest;
@@ -112,7 +112,7 @@ pub(super) fn wildcard_left_behind<'a>(
     let (visited, wanted) = (host.record_tunnel()?, snapshot.tunnels.get(wanted)?);
     let is_of_wildcard = |rule: &Rule| !rule.has_hostname(&host.hostname);
     let is_taken = |path: Option<&str>| {
-        let last = rules_taking_until(name, path, wanted, &|_| true).pop();
+        let last = rules_taking(name, path, wanted).pop();
         last.is_some_and(|last| last.takes_all(name, path) && !is_status(last.service()))
     };
     let rules = rules_taking_until(name, None, snapshot.tunnels.get(&visited)?, &is_of_wildcard).into_iter();

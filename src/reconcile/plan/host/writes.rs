@@ -245,7 +245,7 @@ fn unwanted_rules<'a>(
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
     let Decision { host, withdrawn, .. } = decision;
-    let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()));
+    let visited = host.visited_tunnel();
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
         let is_wanted = at_path.clone().any(|one| one.rule().is_some() && one.tunnel() == rule.tunnel);
