@@ -37,7 +37,7 @@ impl LargeBodyPermit {
     }
 
     /// True if a request that arrived before `instant` still holds the permit, and another request failed to get it.
-    pub(super) fn is_missed_since(&self, instant: Instant) -> bool {
+    pub(super) fn blocks_another_since(&self, instant: Instant) -> bool {
         let state = lock(&self.state);
         state.is_missed && state.held_since.is_some_and(|since| since < instant)
     }
@@ -78,12 +78,12 @@ mod tests {
         let since = SystemClock.now();
         let (at_once, later) = (since, since + LONG);
         let held = permit.take(since, Duration::ZERO);
-        assert!(!permit.is_missed_since(later), "none went without");
+        assert!(!permit.blocks_another_since(later), "none went without");
         assert!(permit.take(since, Duration::ZERO).is_none());
-        assert!(!permit.is_missed_since(at_once), "not for long");
-        assert!(permit.is_missed_since(later));
+        assert!(!permit.blocks_another_since(at_once), "not for long");
+        assert!(permit.blocks_another_since(later));
         drop(held);
         let _held = permit.take(since, Duration::ZERO).unwrap();
-        assert!(!permit.is_missed_since(later), "what was missed before is forgotten");
+        assert!(!permit.blocks_another_since(later), "what was missed before is forgotten");
     }
 }

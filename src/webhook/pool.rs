@@ -64,12 +64,14 @@ impl<J> Pool<J> {
         }
     }
 
-    /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it.
-    /// Afterwards the caller must not begin anything if the process is ending.
-    pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> R {
+    /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it. Returns
+    /// `None` if the pool stops, which may have ended its own waiting meanwhile, so the job must not go on.
+    pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
         self.finish();
-        let _waiting = Waiting(self);
-        wait()
+        let waiting = Waiting(self);
+        let result = wait();
+        drop(waiting);
+        (!lock(&self.state).is_stopping).then_some(result)
     }
 
     /// Lets the workers finish all jobs, and waits for them for at most `limit`. Jobs that wait for a client do not
@@ -144,16 +146,23 @@ mod tests {
     fn the_end_waits_for_a_job_in_hand_and_not_for_one_that_waits_for_its_client() {
         let pool = Pool::new();
         let (sender, begun) = mpsc::channel();
+        let (goes_on, ended) = mpsc::channel();
         thread::scope(|scope| {
             for _ in 0..3 {
-                let (pool, sender) = (&pool, sender.clone());
+                let (pool, sender, goes_on) = (&pool, sender.clone(), goes_on.clone());
                 scope.spawn(move || {
                     pool.work(|(is_client, held): (bool, mpsc::Receiver<()>)| {
                         let wait = || {
                             sender.send(()).unwrap();
                             let _ = held.recv();
                         };
-                        if is_client { pool.wait_for_client(wait) } else { wait() }
+                        let may_go_on = if is_client {
+                            pool.wait_for_client(wait).is_some()
+                        } else {
+                            wait();
+                            true
+                        };
+                        goes_on.send((is_client, may_go_on)).unwrap();
                     });
                 });
             }
@@ -167,5 +176,7 @@ mod tests {
             holders[2] = None;
             assert!(pool.stop(LONG), "two clients are not waited for");
         });
+        drop(goes_on);
+        assert_eq!(Vec::from_iter(ended), [(false, true), (true, false), (true, false)]);
     }
 }

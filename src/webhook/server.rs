@@ -117,7 +117,7 @@ struct Shared {
 
 struct Job {
     request: Request,
-    taken: Instant,
+    arrived: Instant,
     deadline: Deadline,
     /// Nothing of the body is left.
     is_read: bool,
@@ -260,7 +260,7 @@ impl Acceptor {
                 Ok(Some(request)) => {
                     let deadline = Deadline::after(&*shared.clock, shared.settings.request_timeout);
                     let is_read = is_without_body(&request);
-                    shared.pool.submit(now, Job { request, taken: now, deadline, is_read, permit: None });
+                    shared.pool.submit(now, Job { request, arrived: now, deadline, is_read, permit: None });
                 }
                 Ok(None) if shared.is_stopping() => return,
                 Ok(None) => {}
@@ -289,7 +289,7 @@ impl Acceptor {
         }
         // The handler ends at the deadline of its request, so a request that lasts longer waits for its client.
         let Some(limit) = shared.clock.now().checked_sub(shared.settings.request_timeout * 2) else { return };
-        if shared.permit.is_missed_since(limit) {
+        if shared.permit.blocks_another_since(limit) {
             self.fail(
                 "has a client that neither sends its large body nor closes, while another request waits",
             );
@@ -316,8 +316,8 @@ impl Shared {
         let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut job)))
             .unwrap_or_else(|_| Err(Failure::permanent("internal error").into()))
             .unwrap_or_else(|refusal| refusal);
-        let Job { request, taken, is_read, permit: _permit, .. } = job;
-        let duration = self.clock.now().saturating_duration_since(taken);
+        let Job { request, arrived, is_read, permit: _permit, .. } = job;
+        let duration = self.clock.now().saturating_duration_since(arrived);
         let line = || {
             LogLine::default()
                 .quoted("method", &*cut(request.method().as_str(), QUOTED_MAX_CHARS))
@@ -341,11 +341,10 @@ impl Shared {
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
         // Sending also drains the rest of the body.
-        let sent = if is_read { send() } else { self.pool.wait_for_client(send) };
-        match sent {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => log::warn!("an answer could not be sent: {error}"),
-            Err(_) => log::error!("an answer could not be sent: tiny_http panicked"),
+        match if is_read { Some(send()) } else { self.pool.wait_for_client(send) } {
+            None | Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => log::warn!("an answer could not be sent: {error}"),
+            Some(Err(_)) => log::error!("an answer could not be sent: tiny_http panicked"),
         }
     }
 
@@ -371,7 +370,8 @@ impl Shared {
         })?;
         let mut bytes = Vec::new();
         if route.has_body() {
-            bytes = self.pool.wait_for_client(|| self.receive(job))?;
+            let received = self.pool.wait_for_client(|| self.receive(job));
+            bytes = received.ok_or_else(|| Failure::unavailable("the webhook is stopping"))??;
             job.is_read = true;
         }
         Ok(route.answer(Body::new(bytes)?, &*self.handler, job.deadline)?)
@@ -395,15 +395,12 @@ impl Shared {
                 );
             }
             if known > limits::SMALL_BODY_MAX_BYTES && job.permit.is_none() {
-                job.permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
+                job.permit = self.permit.take(job.arrived, job.deadline.remaining(&*self.clock));
                 if job.permit.is_none() {
                     return Err(Failure::unavailable(BUSY).warned());
                 }
             }
             let read = job.request.as_reader().read(&mut chunk);
-            if self.is_stopping() {
-                return Err(Failure::unavailable("the webhook is stopping"));
-            }
             if job.deadline.is_over(&*self.clock) {
                 return Err(Failure::unavailable("the body came too late").warned());
             }
