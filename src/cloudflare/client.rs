@@ -48,7 +48,7 @@ pub struct Client {
     /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
-    /// True while a request that writes is carried out: then all reads count as writes.
+    /// True while a request that writes is carried out: then all reads count as writes, also those of other threads.
     is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,

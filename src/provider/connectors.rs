@@ -65,7 +65,7 @@ impl ConnectorWatch {
         logging::log_all(&self.logged.replace_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
     }
 
-    /// Notes the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
+    /// Notes the connectors of one tunnel. At the last look, a connector lacked the version `awaited`.
     fn note(
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,

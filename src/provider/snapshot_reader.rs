@@ -147,7 +147,7 @@ impl SnapshotReader {
     fn needs_access(&self, snapshot: &Snapshot) -> bool {
         snapshot.settings.operator.needs_access()
             || self.access.has_ours.load(Ordering::Relaxed)
-            || snapshot.claims_protection()
+            || snapshot.has_protection_claim()
     }
 
     /// Reads a part, and once more after an old answer: another server of Cloudflare may have a newer state.

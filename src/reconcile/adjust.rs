@@ -83,9 +83,8 @@ impl<'s> Adjuster<'s> {
         bytes
     }
 
-    /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot, the
-    /// present object of a hostname is not known: the answer contains all endpoints, and ExternalDNS chooses by its own
-    /// labels.
+    /// One endpoint for each hostname and path, sorted. Without a snapshot, the present object of a hostname is not known:
+    /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, mut candidates } = self;
         sort(&mut candidates);

@@ -148,7 +148,7 @@ impl<'s> EndpointReader<'s> {
         let rule = reader.rule(service, &hostname);
         let wanted_access = reader.access(&rule);
         reader.check_names();
-        let unasked_wildcard = reader.unasked_wildcard(&hostname);
+        let unasked_wildcard = reader.check_wildcard(&hostname);
         let intent = Intent { asks_for_login, uses_default, unasked_wildcard };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";

@@ -63,12 +63,12 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
     for (hostname, request) in requests {
         if request.withdrawn.is_empty() {
-            let position = TurnPosition { is_withdrawn: false, hostname };
+            let position = TurnPosition { deletes_hostname: false, hostname };
             candidates.push((position, TurnCandidate::Unplanned(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            let is_withdrawn = outcome.plan.as_ref().is_some_and(|plan| plan.deletes_hostname);
-            deletions.push((TurnPosition { is_withdrawn, hostname }, outcome));
+            let deletes_hostname = outcome.plan.as_ref().is_some_and(|plan| plan.deletes_hostname);
+            deletions.push((TurnPosition { deletes_hostname, hostname }, outcome));
         }
     }
     let (allowed, without_plan) = without_mass_deletion(deletions, snapshot);
@@ -82,7 +82,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan.take_turn(candidates, turn.hostnames_max, context);
     plan.decide_openings(snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
-    plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
+    plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
@@ -100,9 +100,9 @@ fn without_mass_deletion(
     deletions: Vec<(TurnPosition, HostOutcome)>,
     snapshot: &Snapshot,
 ) -> (Vec<(TurnPosition, TurnCandidate)>, Vec<HostOutcome>) {
-    let withdrawn = deletions.iter().filter(|(position, _)| position.is_withdrawn);
+    let withdrawn = deletions.iter().filter(|(position, _)| position.deletes_hostname);
     let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
-    let (mass, hostnames) = (mass_deletion::refused(&withdrawn, snapshot), withdrawn.len());
+    let (mass, hostnames) = (mass_deletion::withheld(&withdrawn, snapshot), withdrawn.len());
     let (mut allowed, mut without_plan) = (Vec::new(), Vec::new());
     for (position, outcome) in deletions {
         if mass.contains(&position.hostname) {

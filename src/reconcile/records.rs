@@ -24,8 +24,9 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
-/// A drift is a difference that applying the endpoint again would correct, and that no other property shows. Here the
-/// comment names a rule that does not exist, or its mark of an Access application is wrong.
+// A drift is a difference that applying the endpoint again would correct, and that no other property shows.
+
+/// The comment names a rule that does not exist, or its mark of an Access application is wrong.
 const RULE_DRIFT: &str = "rule";
 
 /// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.

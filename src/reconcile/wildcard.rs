@@ -67,14 +67,17 @@ pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot
             if is_published(endpoint) {
                 continue;
             }
-            if snapshot.is_some() && !holders.contains(&object(endpoint)) {
-                if !is_asked {
-                    add(&mut left_out, endpoint, *intent, false);
+            let problem = match snapshot {
+                None => NOT_READ,
+                Some(_) if holders.contains(&object(endpoint)) => OTHER_PATH_PUBLISHED,
+                Some(_) => {
+                    if !is_asked {
+                        add(&mut left_out, endpoint, *intent, false);
+                    }
+                    *is_left_out = true;
+                    continue;
                 }
-                *is_left_out = true;
-                continue;
-            }
-            let problem = if snapshot.is_some() { OTHER_PATH_PUBLISHED } else { NOT_READ };
+            };
             let problem = endpoint.property(INVALID).unwrap_or(problem).to_owned();
             endpoint.provider_specific = vec![Property::new(INVALID, problem)];
             intent.unasked_wildcard = false;

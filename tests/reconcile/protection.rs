@@ -208,7 +208,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
     cloudflare.edit_rules(HOME, Vec::clear);
-    assert!(cloudflare.snapshot().claims_protection(), "so Access is read");
+    assert!(cloudflare.snapshot().has_protection_claim(), "so Access is read");
     let mut unread = cloudflare.clone();
     unread.access = AccessReading::Failed("it hangs".into());
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", "")])), ["waiting"]);
@@ -226,7 +226,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     for desired in [&silent, &[served_by(silent[0].clone(), "http://new:80")]] {
         settle(&mut cloudflare, desired);
-        assert!(cloudflare.snapshot().claims_protection(), "{:?}", cloudflare.records);
+        assert!(cloudflare.snapshot().has_protection_claim(), "{:?}", cloudflare.records);
         assert_eq!(locked(&cloudflare), [NAME]);
     }
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
@@ -234,7 +234,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     let opened = [at(NAME, "", OPEN)];
     settle(&mut cloudflare, &opened);
-    assert!(!cloudflare.snapshot().claims_protection(), "{:?}", cloudflare.records);
+    assert!(!cloudflare.snapshot().has_protection_claim(), "{:?}", cloudflare.records);
     assert_rest(&cloudflare, &opened);
 }
 

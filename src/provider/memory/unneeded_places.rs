@@ -18,7 +18,7 @@ pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
 
 #[derive(Debug, Default)]
 struct UnneededPlace {
-    /// The consecutive checks that found the place unneeded; one after an attempt to delete its application.
+    /// The consecutive checks that found the place unneeded. An attempt to delete its application leaves one.
     checks: u32,
     /// The last attempt to delete the application failed.
     pause: Option<Pause>,

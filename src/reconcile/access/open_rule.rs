@@ -27,17 +27,20 @@ impl<'a> HostProtection<'a> {
         let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         let published = published.iter().map(|gated| gated.publication());
         let in_time: Vec<&Publication> = published.filter(|ours| self.is_closed_in_time(ours)).collect();
-        names_of(hostname.as_str(), snapshot, &is_pointed_too).into_iter().find_map(|name| {
-            let name = Hostname::parse(name).ok()?;
+        for name in names_of(hostname.as_str(), snapshot, &is_pointed_too) {
+            let Ok(name) = Hostname::parse(name) else { continue };
             let protection = HostProtection::of(&name, snapshot);
-            let rules = rules_taking(name.as_str(), None, to).into_iter();
-            let rule = rules.filter(|rule| is_open(rule)).find(|open| {
+            for open in rules_taking(name.as_str(), None, to).into_iter().filter(|rule| is_open(rule)) {
                 let is_own = own.has(tunnel, open);
-                let mut logins = protection.only_logins(open.path(), from);
-                logins.any(|login| !in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login)))
-            })?;
-            Some(Reason::OpenRuleInTunnel { visitors: name.as_str().into(), rule: rule.described().into() })
-        })
+                let stays_closed =
+                    |login: &Rule| in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login));
+                if !protection.only_logins(open.path(), from).all(stays_closed) {
+                    let (visitors, rule) = (name.as_str().into(), open.described().into());
+                    return Some(Reason::OpenRuleInTunnel { visitors, rule });
+                }
+            }
+        }
+        None
     }
 
     /// False if visitors could arrive before the login of the publication: the hostname has no record of its own, so a

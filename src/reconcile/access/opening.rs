@@ -32,9 +32,11 @@ pub(super) fn plan_opening(
     covering.extend(
         made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
     );
-    let opener = RuleKey::of(publication.hostname.as_str(), path);
+    let opening_rule = RuleKey::of(publication.hostname.as_str(), path);
     for own in &covering {
-        if let Some(relying) = first_relying(*own, Some(&opener), context.access_requests, context.snapshot) {
+        if let Some(relying) =
+            first_relying(*own, Some(&opening_rule), context.access_requests, context.snapshot)
+        {
             let application = own.application.name.clone();
             let is_of_place = own.place.is(publication.hostname.as_str(), path);
             return Err(Reason::StillProtected { application, relying: Some(relying.into()), is_of_place });

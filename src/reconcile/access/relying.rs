@@ -12,11 +12,11 @@ use crate::reconcile::access::host_protection::{HostProtection, requires_another
 use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The first rule, record, destination, zone or place that would be open without the application. `opener` is the
+/// The first rule, record, destination, zone or place that would be open without the application. `opening_rule` is the
 /// endpoint that opens the application's place or a path of it, if an endpoint does.
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
-    opener: Option<&RuleKey>,
+    opening_rule: Option<&RuleKey>,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
@@ -32,12 +32,13 @@ pub(super) fn first_relying(
     let hostname = Hostname::parse(place.hostname()).ok()?;
     let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Any other endpoint may be refused.
-    let opens_place = requests.open.contains(&at_place) && (opener == Some(&at_place) || is_published());
+    let opens_place =
+        requests.open.contains(&at_place) && (opening_rule == Some(&at_place) || is_published());
     let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, opener, path, opens_place, requests }.first_open()
+        NameUnder { protection, application, opening_rule, path, opens_place, requests }.first_open()
     })
 }
 
@@ -45,7 +46,7 @@ pub(super) fn first_relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    opener: Option<&'a RuleKey>,
+    opening_rule: Option<&'a RuleKey>,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -86,24 +87,24 @@ impl NameUnder<'_> {
 
     /// True if visitors would reach the rule without a login, although no endpoint asks for that.
     fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let is_wider = rule.folded_hostname() != self.name();
+        // The rule requires a token that the application does not issue.
+        if requires_another(rule, self.application) {
+            return false;
+        }
+        // The application stays until the withdrawn rule is deleted.
         let is_withdrawn = || self.requests.withdrawn.contains(&RuleKey::of(self.name(), rule.path()));
-        let is_exception =
-            // The rule requires a token that the application does not issue.
-            requires_another(rule, self.application)
-            // The place itself opens, and the rule of a wider hostname was published for all its names.
-            || is_wider && self.opens_place
-            // The rule of a wider hostname leads to no service.
-            || is_wider && is_status(rule.service())
-            // An endpoint opens the rule.
-            || !is_wider && self.opens(tunnel, rule.path())
-            // The rule takes all requests of the place, but the opened rule of the place answers these requests.
-            || !is_wider && rule.matches_all(self.name(), self.path) && self.opens(tunnel, self.path)
-            // The withdrawn rule has an Access check, and the application stays until the rule is deleted.
-            || rule.requires_access() && is_withdrawn()
-            // A more specific application covers the rule's path.
-            || self.is_under_another(&self.protection.covering_every_request(rule.path()));
-        !is_exception
+        if rule.requires_access() && is_withdrawn() {
+            return false;
+        }
+        let is_opened = if rule.folded_hostname() != self.name() {
+            // The rule of a wider hostname was published for all its names, or leads to no service.
+            self.opens_place || is_status(rule.service())
+        } else {
+            // The rule that opens the place may answer all its requests in front of this one.
+            let takes_place = rule.matches_all(self.name(), self.path);
+            self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, self.path)
+        };
+        !is_opened && !self.is_under_another(&self.protection.covering_every_request(rule.path()))
     }
 
     fn name(&self) -> &str {
@@ -115,12 +116,12 @@ impl NameUnder<'_> {
         covering.first().is_some_and(|first| first.id != self.application.id)
     }
 
-    /// True if an endpoint opens the path in the tunnel. Any other endpoint than the opener may be refused, so it
+    /// True if an endpoint opens the path in the tunnel. Any other endpoint than the opening_rule may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let key = RuleKey::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&key) && (self.opener == Some(&key) || is_ours())
+        self.requests.open.contains(&key) && (self.opening_rule == Some(&key) || is_ours())
     }
 }
 

@@ -242,7 +242,7 @@ impl RuleReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`] to true and does not, unless it misspells the
     /// property or its value.
-    pub(super) fn unasked_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
+    pub(super) fn check_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
         let (endpoint, properties) = (self.endpoint, self.properties);
         let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {

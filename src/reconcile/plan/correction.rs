@@ -20,13 +20,13 @@ pub fn corrections(
 ) -> Vec<RecordOperation> {
     let Some(claims) = corrected_claims(host, is_written) else { return Vec::new() };
     let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
-    // Stamp deleted the records that stood here, so our record is the hostname's only one.
     let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
-    let restamped = Some(&comment).filter(|_| !claims.is_empty() || takes_over);
+    let keeps_stamp = !claims.is_empty() || takes_over;
     let correction = |id: &RecordId| {
         let id = id.clone();
-        let former = before.iter().find(|record| record.id == id).map(|record| &record.comment);
-        match restamped.or(former).cloned() {
+        // A new record has no former comment.
+        let former = || before.iter().find(|record| record.id == id).map(|record| record.comment.clone());
+        match if keeps_stamp { Some(comment.clone()) } else { former() } {
             None => RecordOperation::Delete { id, txt_name: None },
             comment => RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment }),
         }
@@ -45,7 +45,7 @@ fn corrected_claims(host: &HostPlan, is_written: impl Fn(&PlannedEdit) -> bool) 
         let digest = unwritten.digest();
         match &unwritten.edit {
             // The stamp named the rule before this request.
-            RuleEdit::Put { replaces, .. } if *replaces || host.comments.is_in_stamp(&digest) => {}
+            RuleEdit::Put { replaces, .. } if *replaces || host.comments.had_digest(&digest) => {}
             // The digest would make a foreign rule ours.
             RuleEdit::Put { .. } => {
                 claims.digests.remove(&digest);

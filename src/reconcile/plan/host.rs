@@ -89,7 +89,7 @@ impl<'a> Host<'a> {
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
         let (own_records, foreign_records): (Vec<&Record>, Vec<&Record>) =
             excluding.partition(|record| snapshot.own_stamp(record).is_some());
-        // Several records of ours have the same comment.
+        // All our records get the same comment. After an edit by hand, the first one counts.
         let stamp = own_records.first().and_then(|record| snapshot.own_stamp(record));
         Self {
             context,

@@ -1,5 +1,5 @@
-//! Judges each wanted endpoint before its hostname is planned: by the gate of Access, and by the rules that Cloudflare
-//! refused before.
+//! Judges each wanted endpoint before its hostname is planned: by the gate of Access, which knows what all endpoints ask
+//! of Access, and by the rules that Cloudflare refused before.
 
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ struct OwnHostname {
 /// The hostnames of mass deletions among the `withdrawn` hostnames. With the namespace guard, each namespace is judged
 /// by itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no
 /// hostname are judged over all namespaces, because a source may fail for many small namespaces at once.
-pub(super) fn refused(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
+pub(super) fn withheld(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
     if limit == 0 || withdrawn.len() <= limit {
         return BTreeSet::new();

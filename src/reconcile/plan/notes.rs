@@ -11,7 +11,7 @@ use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, OperatorSettings, hint};
 
 /// All notes on the writes of `plan`.
-pub(super) fn of(
+pub(super) fn notes_of(
     plan: &Plan,
     snapshot: &Snapshot,
     marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
@@ -100,7 +100,7 @@ fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 /// rule is for a name below it.
 fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let name = &*host.hostname;
-    let wildcard = wildcard_over(name, snapshot).filter(|_| host.creates_record())?;
+    let wildcard = addressing_wildcard_over(name, snapshot).filter(|_| host.creates_record())?;
     let (_, above) = wildcard.name.split_once('.')?;
     let below = name.strip_suffix(above)?.strip_suffix('.')?;
     let Some((_, between)) = below.split_once('.') else {
@@ -121,14 +121,14 @@ fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
 }
 
 /// The address or CNAME record of the wildcard that answered for the name.
-fn wildcard_over<'s>(name: &str, snapshot: &'s Snapshot) -> Option<&'s Record> {
+fn addressing_wildcard_over<'s>(name: &str, snapshot: &'s Snapshot) -> Option<&'s Record> {
     let mut records = snapshot.zone_of(name)?.wildcard_over(name).iter();
     records.find(|record| record.is_address_or_cname())
 }
 
 /// A note if a new record for rules with paths takes all other paths from a wildcard's record with another target.
 fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
-    let wildcard = wildcard_over(&host.hostname, snapshot)?;
+    let wildcard = addressing_wildcard_over(&host.hostname, snapshot)?;
     let tunnel = host.stamp_operations.iter().find_map(|operation| match operation {
         RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
         RecordOperation::Patch(_) | RecordOperation::Delete { .. } => None,

@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Adds the plan of a hostname.
+    /// Adds the outcome of a hostname.
     pub(super) fn add(&mut self, outcome: HostOutcome) {
         let HostOutcome { plan, refusals, notes, application_writes } = outcome;
         self.hosts.extend(plan);
@@ -82,11 +82,11 @@ impl Plan {
     }
 }
 
-/// The position of a hostname in the order of turns. Withdrawn hostnames come after all others, because another hostname
+/// The position of a hostname in the order of turns. Hostnames that are deleted come after all others, because another hostname
 /// may take over their visitors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnPosition {
-    pub(crate) is_withdrawn: bool,
+    pub(crate) deletes_hostname: bool,
     pub(crate) hostname: Box<str>,
 }
 
@@ -96,7 +96,7 @@ pub enum Stage {
     /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves
     /// them, and deletions of records that a CNAME or the stamp replaces.
     Stamp,
-    /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
+    /// Configuration writes: all additions, changes and deletions of rules, planned as one version for each tunnel.
     EditRules,
     /// Record writes: stamps that no longer name deleted rules, deletions of the records of withdrawn hostnames, and
     /// targets of records that pointed to an unconfigured tunnel.

@@ -134,7 +134,7 @@ impl Snapshot {
     }
 
     /// True if a comment of ours says that Access protects something.
-    pub fn claims_protection(&self) -> bool {
+    pub fn has_protection_claim(&self) -> bool {
         let records = self.zones.iter().flat_map(ZoneSnapshot::records);
         // A search in the text costs less than parsing it.
         let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));

@@ -208,7 +208,7 @@ fn a_path_whose_hostname_keeps_its_record_for_a_foreign_rule_leaves_no_applicati
     assert_eq!(labels(&settle(&mut cloudflare, &[])), [""; 0]);
     assert_eq!((names(&cloudflare).len(), cloudflare.records.len()), (0, 1));
     assert!(
-        !cloudflare.snapshot().claims_protection(),
+        !cloudflare.snapshot().has_protection_claim(),
         "no loop asks Access for it: {:?}",
         cloudflare.records
     );

@@ -98,7 +98,7 @@ impl Comments {
     }
 
     /// True if the stamp has the digest before anything is written.
-    pub(crate) fn is_in_stamp(&self, digest: &Digest) -> bool {
+    pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
         self.stamp.claims.digests.contains(digest)
     }
 

@@ -50,13 +50,13 @@ impl Wanted<Gated> {
 /// Decides on the request for a hostname. Refuses wanted endpoints that cannot be published, and last those whose
 /// applications are written before their rules.
 pub(super) fn decide<'a, 'w>(
-    host: Host<'a>,
+    before: Host<'a>,
     mut wanted: Vec<Wanted<Gated>>,
     withdrawals: &'w Withdrawn,
 ) -> Decision<'a, 'w> {
+    // `adjust` leaves one endpoint for each path. Of several, the first by object counts.
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
-    let before = host;
     let mut host = refuse_until_stable(&before, &mut wanted, withdrawals);
     let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     // If a rule waits for its application, further endpoints may have to be refused. A dry run writes nothing, so no rule waits.
@@ -87,12 +87,12 @@ fn refuse_until_stable<'a>(
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let found = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
-        if found.is_empty() {
+        let reasons = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
+        if reasons.iter().all(Option::is_none) {
             return host;
         }
-        for (index, reason) in found {
-            if let Some(one) = wanted.get_mut(index) {
+        for (one, reason) in wanted.iter_mut().zip(reasons) {
+            if let Some(reason) = reason {
                 one.publication = Err(reason);
             }
         }
@@ -144,7 +144,7 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
 fn withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
     let Some(refused) = wanted.iter().find(|one| one.publication.is_err()) else { return Vec::new() };
     let reason = Reason::Withheld { by: refused.resource.clone() };
-    let present = withdrawals.iter().filter(|(path, _)| is_published(host, path));
+    let present = withdrawals.iter().filter(|(path, _)| has_published(host, path));
     present.map(|(path, object)| host.refusal(path, object.as_deref(), reason.clone())).collect()
 }
 
@@ -153,7 +153,7 @@ fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {
 }
 
 /// True if we have a rule, or a record alone, for a set identifier.
-fn is_published(host: &Host<'_>, set_identifier: &str) -> bool {
+fn has_published(host: &Host<'_>, set_identifier: &str) -> bool {
     let path = path_of(set_identifier);
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
@@ -168,39 +168,35 @@ fn withdrawable<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec
     withdrawals.keys().map(|path| path_of(path)).collect()
 }
 
-/// The further endpoints that cannot be published, given the present refusals: their indices, with the reasons.
-fn refused_now(
-    host: &Host<'_>,
-    withdrawn: &[Option<&str>],
-    wanted: &[Wanted<Gated>],
-) -> Vec<(usize, Reason)> {
+/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals. The list
+/// is empty if no endpoint is accepted.
+fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
     let accepted = accepted_of(wanted);
     let Some(intended) = intended(host, &accepted, withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
-    let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
-    for (index, one) in wanted.iter().enumerate() {
-        let Ok(gated) = &one.publication else { continue };
+    let reasons = wanted.iter().map(|one| {
+        let gated = one.publication.as_ref().ok()?;
         let beside = || {
             let refused = refused_before.get(&one.resource.as_deref())?;
             refused_beside(refused, one).filter(|_| !renews_login(host, gated))
         };
         let same_digest = || Some(obstacle::digest_taken_by(&intended.tunnel, *taken.get(&gated.digest()?)?));
-        match obstacle::obstacle(host, &intended, gated).or_else(beside).or_else(same_digest) {
-            Some(reason) => found.push((index, reason)),
-            None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
+        let reason = obstacle::obstacle_to(host, &intended, gated).or_else(beside).or_else(same_digest);
+        if reason.is_none() {
+            taken.extend(gated.digest().map(|digest| (digest, gated.path())));
         }
+        reason
+    });
+    let reasons: Vec<Option<Reason>> = reasons.collect();
+    if reasons.iter().any(Option::is_some) {
+        return reasons;
     }
-    if found.is_empty()
-        && let Some(reason) = comment::lack_of_room(host, &accepted)
-    {
-        let is_new = |one: &Wanted<Gated>| {
-            one.publication.as_ref().is_ok_and(|gated| !comment::claims_already(host, gated))
-        };
-        let new = wanted.iter().enumerate().filter(|(_, one)| is_new(one));
-        found.extend(new.map(|(index, _)| (index, reason.clone())));
-    }
-    found
+    let lack_of_room = comment::lack_of_room(host, &accepted);
+    let is_new = |one: &Wanted<Gated>| {
+        one.publication.as_ref().is_ok_and(|gated| !comment::claims_already(host, gated))
+    };
+    wanted.iter().map(|one| lack_of_room.clone().filter(|_| is_new(one))).collect()
 }
 
 /// What the request would make of the hostname with the `accepted` endpoints; `None` without any.

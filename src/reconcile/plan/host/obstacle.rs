@@ -12,7 +12,7 @@ use crate::reconcile::stamp::Digest;
 
 /// What the request would make of the hostname.
 pub(super) struct Intended<'r> {
-    /// The tunnel that serves the hostname.
+    /// The tunnel that will serve the hostname.
     pub(super) tunnel: TunnelId,
     /// The tunnel that visitors reach now, if a rule there must not lose them.
     pub(super) left_behind: Option<(TunnelId, &'r Rule)>,
@@ -23,7 +23,7 @@ pub(super) struct Intended<'r> {
 }
 
 /// The obstacle to an endpoint, except that another endpoint of its object is refused.
-pub(super) fn obstacle(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) -> Option<Reason> {
+pub(super) fn obstacle_to(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) -> Option<Reason> {
     let tunnel = &intended.tunnel;
     if let Some(record) = host.foreign_records.first() {
         return Some(record_held(host, record, gated));

@@ -26,7 +26,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
-        return HostOutcome::refused(mistakes(name, &request).collect());
+        return HostOutcome::refused(refusals_of_mistakes(name, &request).collect());
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
@@ -53,7 +53,7 @@ pub(in crate::reconcile::plan) fn plan_host(
 }
 
 /// The refusals of the endpoints without a publication.
-fn mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
+fn refusals_of_mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
     request.wanted.iter().filter_map(|wanted| {
         let reason = wanted.publication.as_ref().err()?.clone();
         let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());

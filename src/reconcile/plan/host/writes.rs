@@ -19,7 +19,9 @@ use crate::reconcile::stamp::{Claims, Digest, Stamp};
 const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
      the digest stays until the record has been unchanged for a minute";
 
-/// The time at which the record is pointed to the wanted tunnel.
+/// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
+/// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
+/// (`InStamp`), and after `MOVE_GRACE` the last one deletes the rules that are left (`NotNeeded`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repoint {
     /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
@@ -84,6 +86,7 @@ impl<'a, 'w> Change<'a, 'w> {
         let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
+        // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
         let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
         let (deleted, deleted_later) = unwanted_rules(decision, accepted, is_withdrawal, repoint);
@@ -272,7 +275,7 @@ fn serves_foreign_rule(host: &Host<'_>) -> bool {
     visited.is_some_and(|visited| obstacle::foreign_rule_left_behind(host, &visited, true).is_some())
 }
 
-/// True if the record is new and was created for rules none of which exists, and if it hides a wildcard's record with
+/// True if the record is new and has none of the rules that its comment names, and if it hides a wildcard's record with
 /// another target.
 fn hides_wildcard(host: &Host<'_>) -> bool {
     let has_no_rule = host.stamp.as_ref().is_some_and(|stamp| {
