@@ -132,23 +132,19 @@ pub fn parse(
         return Err("--json goes with the commands check, list, tunnel and status".to_owned().into());
     }
     let is_list = command == Command::List && !arguments.json;
-    let problem = match &arguments.token_file {
-        _ if arguments.form.as_deref().is_some_and(|form| !is_list || form != "dnsendpoint") => {
-            "--as=dnsendpoint goes with the command list, without --json"
-        }
-        _ if arguments.namespace.is_some() && arguments.form.is_none() => {
-            "--namespace goes with list --as=dnsendpoint; the guard is --namespace-guard"
-        }
-        Some(_) if command != Command::Tunnel => {
-            "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
-        }
-        // The path is empty, is a flag, is `-` for standard output, or was not Unicode.
-        Some(path)
-            if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) =>
-        {
-            "--token-file takes a path in UTF-8; write a path that begins with a hyphen as ./-name"
-        }
-        _ => return Ok((command, arguments)),
+    // A bad path is empty, is a flag, is `-` for standard output, or was not Unicode.
+    let is_bad =
+        |path: &str| path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER);
+    let problem = if arguments.form.as_deref().is_some_and(|form| !is_list || form != "dnsendpoint") {
+        "--as=dnsendpoint goes with the command list, without --json"
+    } else if arguments.namespace.is_some() && arguments.form.is_none() {
+        "--namespace goes with list --as=dnsendpoint; the guard is --namespace-guard"
+    } else if arguments.token_file.is_some() && command != Command::Tunnel {
+        "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
+    } else if arguments.token_file.as_deref().is_some_and(is_bad) {
+        "--token-file takes a path in UTF-8; write a path that begins with a hyphen as ./-name"
+    } else {
+        return Ok((command, arguments));
     };
     Err(problem.to_owned().into())
 }

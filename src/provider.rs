@@ -223,9 +223,10 @@ fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
     /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;
 
-    let is_planned = endpoint.is_address_or_cname() && endpoint.property(INVALID).is_none();
+    if !endpoint.is_address_or_cname() || endpoint.property(INVALID).is_some() {
+        return OTHER;
+    }
     match list {
-        _ if !is_planned => OTHER,
         EndpointList::Delete => DELETED,
         EndpointList::Create | EndpointList::UpdateNew => HOSTNAME,
     }

@@ -41,7 +41,7 @@ impl ApiResource {
             Self::Records => {
                 "Zone: DNS: Edit for the zone (or leave the zone out by DOMAIN_FILTER or ZONE_ID_FILTER)"
             }
-            _ if self.is_of_tunnels() => {
+            Self::Tunnels | Self::Configurations | Self::Connections => {
                 "Account: Cloudflare Tunnel: Edit for the account of the tunnels (CF_ACCOUNT_ID)"
             }
             _ => "",

@@ -37,10 +37,16 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
-    let (lacks_permission, claims_protection) = (false, false);
-    let unconfigured = Vec::new();
-    let mut check =
-        Check { client, clock, deadline, config, tell, lacks_permission, claims_protection, unconfigured };
+    let mut check = Check {
+        client,
+        clock,
+        deadline,
+        config,
+        tell,
+        lacks_permission: false,
+        claims_protection: false,
+        unconfigured: Vec::new(),
+    };
     for warning in &config.warnings {
         check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
@@ -157,19 +163,16 @@ impl Check<'_> {
         let settings = &self.config.provider;
         if let Some(account) = &settings.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
-            let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
-            match in_scope().next() {
-                _ if is_theirs => self.note(FindingStatus::Ok, "account", account.to_string(), ""),
-                Some(zone) => {
-                    let found = format!("no zone within the filters belongs to {account}");
-                    let remedy = format!("correct CF_ACCOUNT_ID: {} belongs to {}", zone.name, zone.account);
-                    self.note(FindingStatus::Failed, "account", found, remedy);
-                    return None;
-                }
-                None => {
-                    let found = format!("{account}; no zone shows whether the account is right");
-                    self.note(FindingStatus::Untried, "account", found, "");
-                }
+            if in_scope().any(|zone| is_of_account(zone, account)) {
+                self.note(FindingStatus::Ok, "account", account.to_string(), "");
+            } else if let Some(zone) = in_scope().next() {
+                let found = format!("no zone within the filters belongs to {account}");
+                let remedy = format!("correct CF_ACCOUNT_ID: {} belongs to {}", zone.name, zone.account);
+                self.note(FindingStatus::Failed, "account", found, remedy);
+                return None;
+            } else {
+                let found = format!("{account}; no zone shows whether the account is right");
+                self.note(FindingStatus::Untried, "account", found, "");
             }
             return Some(account.clone());
         }
@@ -400,10 +403,12 @@ impl Check<'_> {
             (Err(error), _) | (_, Err(error)) => {
                 let is_forbidden = matches!(error, Error::Credentials(_));
                 let (permissions, _) = GIVE_ACCESS.split_once(';').unwrap_or_default();
-                let remedy = match is_asked {
-                    _ if !is_forbidden => remedy(&error),
-                    true => GIVE_ACCESS,
-                    false => permissions,
+                let remedy = if !is_forbidden {
+                    remedy(&error)
+                } else if is_asked {
+                    GIVE_ACCESS
+                } else {
+                    permissions
                 };
                 // `GIVE_ACCESS` already ends with a form that has all permissions.
                 self.lacks_permission &= !(is_asked && is_forbidden);

@@ -203,10 +203,14 @@ impl<'a> Reader<'a> {
 
     /// True if the setting's value is the first of the two allowed words.
     pub(super) fn is_first(&mut self, variable: &str, [first, second]: [&str; 2]) -> bool {
-        let is_first = |text| match text {
-            _ if text == first => Ok(true),
-            _ if text == second => Ok(false),
-            _ => Err(format!("allowed are {first} and {second}")),
+        let is_first = |text: &str| {
+            if text == first {
+                Ok(true)
+            } else if text == second {
+                Ok(false)
+            } else {
+                Err(format!("allowed are {first} and {second}"))
+            }
         };
         self.parsed(variable, is_first).unwrap_or_default()
     }

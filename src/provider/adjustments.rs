@@ -30,12 +30,12 @@ pub fn adjust(
         if !wanted.has_room(kept, 0) {
             return;
         }
-        let added = match is_whole {
-            true if is_late() && endpoint.is_address_or_cname() => {
-                adjuster.add_unread(&endpoint, adjust::OUT_OF_TIME)
-            }
-            true => adjuster.add(&endpoint),
-            false => adjuster.add_unread(&endpoint, &endpoint_reader::too_long()),
+        let added = if !is_whole {
+            adjuster.add_unread(&endpoint, &endpoint_reader::too_long())
+        } else if is_late() && endpoint.is_address_or_cname() {
+            adjuster.add_unread(&endpoint, adjust::OUT_OF_TIME)
+        } else {
+            adjuster.add(&endpoint)
         };
         match added {
             Some(bytes) => kept += bytes,

@@ -87,10 +87,12 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        match &self.request.waiting_reason {
-            _ if self.request.is_written(hostname) => (WRITTEN, IS_WRITTEN),
-            _ if self.request.postponed_fingerprints.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
-            reason => (WAITING, reason.as_deref().unwrap_or(NOT_ASKED)),
+        if self.request.is_written(hostname) {
+            (WRITTEN, IS_WRITTEN)
+        } else if self.request.postponed_fingerprints.contains(&hostname) {
+            (NEXT_TURN, IS_POSTPONED)
+        } else {
+            (WAITING, self.request.waiting_reason.as_deref().unwrap_or(NOT_ASKED))
         }
     }
 

@@ -178,10 +178,8 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
 
 /// The state of a zone whose published hostnames no visitor reaches; `None` if the zone is active.
 pub fn inactive_state(zone: &Zone) -> Option<&str> {
-    match &*zone.status {
-        _ if zone.paused => Some("paused"),
-        status => Some(status).filter(|_| !zone.is_active()),
-    }
+    let state = if zone.paused { "paused" } else { &*zone.status };
+    (zone.paused || !zone.is_active()).then_some(state)
 }
 
 /// Notes on our rules that receive no request, because a rule in front matches all of them, unless the next request moves

@@ -46,9 +46,10 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The records that were stamped, by hostname; `None` if it is uncertain what was written. Such a stamp is not
-    /// corrected.
-    stamped: BTreeMap<Box<str>, Option<Vec<RecordId>>>,
+    /// The records that were stamped, by hostname.
+    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
+    /// The hostnames of which it is uncertain what was written. Their stamps are not corrected.
+    uncertain: BTreeSet<Box<str>>,
 }
 
 impl<'a> Ledger<'a> {
@@ -59,6 +60,7 @@ impl<'a> Ledger<'a> {
             own: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
+            uncertain: BTreeSet::new(),
         }
     }
 
@@ -148,7 +150,7 @@ impl<'a> Ledger<'a> {
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
         let uncertain = pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp);
-        self.stamped.extend(uncertain.map(|piece| (piece.host.hostname.clone(), None)));
+        self.uncertain.extend(uncertain.map(|piece| piece.host.hostname.clone()));
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
@@ -162,7 +164,7 @@ impl<'a> Ledger<'a> {
                 }
                 _ => None,
             });
-            self.stamped.insert(piece.host.hostname.clone(), Some(stamped.collect()));
+            self.stamped.insert(piece.host.hostname.clone(), stamped.collect());
             self.own.add(piece.hostname(), piece.host.adopted_rules.iter().copied());
         }
     }
@@ -170,7 +172,8 @@ impl<'a> Ledger<'a> {
     /// The stamped records of a hostname that was given up; `None` if there are none, or if it is uncertain what was
     /// written.
     pub(super) fn stamped_and_given_up(&self, host: &HostPlan) -> Option<&[RecordId]> {
-        self.stamped.get(&host.hostname)?.as_deref().filter(|_| self.is_given_up(host))
+        let is_corrected = self.is_given_up(host) && !self.uncertain.contains(&host.hostname);
+        self.stamped.get(&host.hostname).map(Vec::as_slice).filter(|_| is_corrected)
     }
 }
 

@@ -112,9 +112,12 @@ impl TurnMemory {
     /// Notes the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
     /// postponed.
     pub(crate) fn end_request(&mut self, has_given_up: bool, first_postponed: Option<&TurnPosition>) {
-        match self.half_written_requests.take() {
+        let half_written = self.half_written_requests.take();
+        if !has_given_up {
             // The turn stays where it is, because ExternalDNS asks for completed hostnames no more.
-            _ if !has_given_up => {}
+            return;
+        }
+        match half_written {
             // The turn is repeated: the next request writes the rest of the hostname, or deletes the part.
             Some(requests) if requests < TRIES_MAX => self.half_written_requests = Some(requests + 1),
             // The turn advances, because the hostnames that were given up must not hold up those that wait.
