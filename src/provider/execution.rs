@@ -134,16 +134,6 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Gives up the hostnames whose comment would lose a dangling digest, if its rule is missed.
-    fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
-        let mut with_dangling = hosts.to_vec();
-        with_dangling.retain(|host| !host.removed_dangling.is_empty() && !host.unstamp_operations.is_empty());
-        with_dangling.retain(|host| !self.ledger.is_given_up(host));
-        for (host, reason) in self.read_for_missed_rules(&with_dangling) {
-            self.ledger.give_up(host, reason);
-        }
-    }
-
     /// Writes all pieces to the target, and gives up the pieces that it could not decide.
     ///
     /// # Errors

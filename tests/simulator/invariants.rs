@@ -55,6 +55,14 @@ pub(crate) fn service(visit: &Visit) -> Option<&str> {
     }
 }
 
+/// The tunnel that the visit reached.
+fn tunnel(visit: &Visit) -> Option<&str> {
+    match visit {
+        Visit::Served { tunnel, .. } | Visit::Refused { tunnel, .. } => Some(tunnel),
+        _ => None,
+    }
+}
+
 fn is_of_objects(service: &str) -> bool {
     [SECRET, OPEN, SILENT].iter().any(|kind| service.starts_with(kind))
 }
@@ -295,12 +303,14 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    // An object that asks for a name below their wildcard gets the name's requests, wherever they are served. Without a
-    // record of the wildcard, only the object's record led the name to their rule.
+    // An object that asks for a name below their wildcard gets the name's requests, wherever they are served. Where no
+    // record of the wildcard leads to their rule, only the object's record led the name there, and it goes with the object.
     let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
-    let mut got = watched.changes.iter().flat_map(|change| &change.got);
-    let has_no_record = got.any(|visit| matches!(visit, Visit::NoSuchName));
-    let is_taken = (is_asked || has_no_record) && world.foreign().is_of_wildcard(theirs);
+    let was_asked = |host: &str| !host.starts_with('*') && !world.claims.history(host).namespaces.is_empty();
+    let mut tunnels = watched.changes.iter().flat_map(|change| &change.got).map(tunnel);
+    let first = tunnels.next();
+    let is_led_elsewhere = hosts_of(&watched.url).any(was_asked) && tunnels.any(|one| Some(one) != first);
+    let is_taken = (is_asked || is_led_elsewhere) && world.foreign().is_of_wildcard(theirs);
     let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_beyond && !is_taken;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));

@@ -72,28 +72,29 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Reads the tunnels that this run did not read, and returns the hostnames whose record and digests must stay, with
-    /// the reasons: a tunnel has a missed rule, or could not be read.
-    pub(super) fn read_for_missed_rules(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
-        let mut missed = Vec::new();
-        if hosts.is_empty() {
-            return missed;
-        }
-        for tunnel in self.snapshot.tunnels.keys() {
+    /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be read.
+    /// Reads the tunnels that this run did not read.
+    pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
+        let removes_digest =
+            |host: &&&HostPlan| !host.removed_dangling.is_empty() && !host.unstamp_operations.is_empty();
+        let mut hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
+        hosts.retain(|host| !self.ledger.is_given_up(host));
+        for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
             let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
             let read = if is_read { Ok(()) } else { self.read_document(tunnel).map(drop) };
-            if let Err(stop) = read {
-                let reason = match stop {
-                    Stop::Target(reason) => reason,
-                    Stop::Run(error) => unreadable(tunnel, &error),
+            let missed = self.missed_in_read_tunnels.get(tunnel);
+            for host in &hosts {
+                let reason = match &read {
+                    Err(Stop::Target(reason)) => reason.clone(),
+                    Err(Stop::Run(error)) => unreadable(tunnel, error),
+                    Ok(()) if missed.is_some_and(|names| names.contains(&host.hostname)) => {
+                        has_new_rule(tunnel)
+                    }
+                    Ok(()) => continue,
                 };
-                missed.extend(hosts.iter().map(|host| (*host, reason.clone())));
-            } else if let Some(names) = self.missed_in_read_tunnels.get(tunnel) {
-                let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
-                missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, has_new_rule(tunnel))));
+                self.ledger.give_up(host, reason);
             }
         }
-        missed
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
