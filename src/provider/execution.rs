@@ -52,6 +52,8 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// The hostnames with missed rules, for each tunnel that this run read.
     missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
+    /// The targets with pieces that were neither written nor refused.
+    undecided: BTreeSet<WriteTarget<'a>>,
     /// The zones that have the maximum number of records, with Cloudflare's answer.
     full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -94,6 +96,7 @@ pub(super) fn run<'a>(
         snapshot,
         ledger: Ledger::new(plan, snapshot),
         missed_in_read_tunnels: BTreeMap::new(),
+        undecided: BTreeSet::new(),
         full_zones: BTreeMap::new(),
         search_writes: 0,
     };
@@ -104,6 +107,12 @@ pub(super) fn run<'a>(
         ledger.end_early(error);
     }
     ledger.into_result()
+}
+
+/// The reason after a write that failed, whatever its content.
+fn write_failed(kind: &str, name: &str, error: &Error) -> Reason {
+    let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
+    Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}"))
 }
 
 impl<'a> Execution<'a> {
@@ -144,6 +153,7 @@ impl<'a> Execution<'a> {
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
         match self.write_groups(target, &mut halving) {
+            Ok(()) if self.undecided.contains(&target) => {}
             Ok(()) => self.memory.targets.forget(target.id()),
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
@@ -197,6 +207,9 @@ impl<'a> Execution<'a> {
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
+        }
+        if !undecided.is_empty() {
+            self.undecided.insert(target);
         }
         self.ledger.give_up_all(undecided, reason);
     }
@@ -257,9 +270,8 @@ impl<'a> Execution<'a> {
         if matches!(error, Error::OutOfTime | Error::RateLimited { .. }) {
             return Stop::Run(error);
         }
-        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let (kind, name) = self.name_of(target);
-        Stop::Target(Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}")))
+        Stop::Target(write_failed(kind, name, &error))
     }
 
     /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next

@@ -1,4 +1,5 @@
-//! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
+//! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown,
+//! or if a tunnel can be written again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
@@ -78,10 +79,16 @@ impl Drop for ApplyRequest<'_> {
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
+        // The attempt before, if all of its writes were decided.
+        let mut done: Option<(Plan, RunResult)> = None;
         loop {
             attempts_left -= 1;
-            let snapshot = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
-            let snapshot = snapshot.map_err(failure::unread)?;
+            let read = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
+            let snapshot = match (read, done.take()) {
+                (Ok(snapshot), _) => snapshot,
+                (Err(_), Some((plan, result))) => return self.finish(&plan, &result),
+                (Err(error), None) => return Err(failure::unread(error)),
+            };
             let unwritable = self.unwritable_tunnels(&snapshot);
             let mut plan = self.plan_after_looks(&snapshot, &unwritable);
             let mut result = RunResult::default();
@@ -91,13 +98,15 @@ impl ApplyRequest<'_> {
                 result = self.execute(&plan, &snapshot);
                 self.note_run(&plan, &result, &snapshot);
             }
-            let may_try_again = attempts_left > 0 && self.has_time();
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            if !may_try_again || !is_lost && !self.probe(unwritable.into_keys().collect()) {
+            let may_try_again = attempts_left > 0 && self.has_time();
+            let tries_again = may_try_again && (is_lost || self.probe(&plan, unwritable) && self.has_time());
+            if !tries_again {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
             self.provider.log_notes(&plan, &result);
+            done = (!is_lost).then_some((plan, result));
         }
     }
 
@@ -195,25 +204,29 @@ impl ApplyRequest<'_> {
         snapshot.tunnels.keys().filter_map(|tunnel| Some((tunnel.clone(), failure(tunnel)?))).collect()
     }
 
-    /// Probes the tunnels whose edits are not paused, after all other work, because a tunnel that does not answer can use
-    /// up a request's time. True if one of them can be written again.
-    fn probe(&mut self, mut tunnels: Vec<TunnelId>) -> bool {
+    /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
+    /// in half of the time, because a tunnel that does not answer can use up a request's time. Forgets the failures for
+    /// which no hostname waits. True if a tunnel can be written again.
+    fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
         let Self { provider, memory, resolved, deadline, .. } = self;
-        let now = provider.clock().now();
-        tunnels
-            .retain(|tunnel| memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(now)));
-        let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
-            provider.outdating(|| provider.probe(resolved, tunnel, *deadline))
-        });
-        let writable: Vec<&TunnelId> = tunnels
-            .iter()
-            .zip(probes)
-            .filter_map(|(tunnel, is_writable)| is_writable.then_some(tunnel))
-            .collect();
-        for tunnel in &writable {
-            memory.targets.entry(tunnel.as_str()).note_probed();
+        let (clock, targets) = (provider.clock(), &mut memory.targets);
+        let mut tunnels = Vec::new();
+        for (tunnel, reason) in unwritable {
+            if !plan.refusals.iter().any(|refusal| refusal.reason == reason) {
+                targets.forget(tunnel.as_str());
+            } else if !targets.entry(tunnel.as_str()).is_paused(clock.now()) {
+                tunnels.push(tunnel);
+            }
         }
-        !writable.is_empty()
+        let deadline = Deadline::after(clock, deadline.remaining(clock) / 2);
+        let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
+            provider.outdating(|| provider.probe(resolved, tunnel, deadline))
+        });
+        let is_any_writable = probes.iter().any(Option::is_none);
+        for (tunnel, failure) in tunnels.iter().zip(probes) {
+            targets.entry(tunnel.as_str()).note_probe(failure);
+        }
+        is_any_writable
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the

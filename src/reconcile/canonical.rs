@@ -85,12 +85,11 @@ impl Problem {
 
     /// True if a property of Access has a mistake, or is the nearest to a misspelled one, so that a login may be missing.
     pub fn is_of_access(&self) -> bool {
-        let begins = |text: &str| {
-            let text =
-                [DID_YOU_MEAN, THERE_ARE].iter().find_map(|hint| text.strip_prefix(hint)).unwrap_or(text);
-            text.starts_with(ACCESS_PREFIX)
+        let is_of_access = |text: &str| {
+            let hint = [DID_YOU_MEAN, THERE_ARE].iter().find_map(|hint| text.strip_prefix(hint));
+            hint.map_or_else(|| text.starts_with(ACCESS_PREFIX), |names| names.contains(ACCESS_PREFIX))
         };
-        self.0.split(MISTAKE_SEPARATOR).any(begins)
+        self.0.split(MISTAKE_SEPARATOR).any(is_of_access)
     }
 
     /// The problem in this text, such as the value of the property [`INVALID`].

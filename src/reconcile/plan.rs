@@ -27,7 +27,7 @@ use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::checks::rules_accepting;
-use crate::reconcile::access::gate::ApplicationOperation;
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -67,7 +67,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
             candidates.push((position, TurnCandidate::Unplanned(request)));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            let deletes_hostname = outcome.plan.as_ref().is_some_and(|plan| plan.deletes_hostname);
+            let deletes_hostname = outcome.deletes_hostname;
             deletions.push((TurnPosition { deletes_hostname, hostname }, outcome));
         }
     }
@@ -105,12 +105,12 @@ fn without_mass_deletion(
     let (mass, hostnames) = (mass_deletion::withheld(&withdrawn, snapshot), withdrawn.len());
     let (mut allowed, mut without_plan) = (Vec::new(), Vec::new());
     for (position, outcome) in deletions {
-        if mass.contains(&position.hostname) {
+        if outcome.plan.is_none() {
+            without_plan.push(outcome);
+        } else if mass.contains(&position.hostname) {
             let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
             let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
             without_plan.push(outcome.without_plan([refusal]));
-        } else if outcome.plan.is_none() {
-            without_plan.push(outcome);
         } else {
             allowed.push((position, TurnCandidate::Planned(outcome.into())));
         }
@@ -137,8 +137,8 @@ fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &
 }
 
 impl Plan {
-    /// Refuses the openings that wait for an application which stays, and deletes no application for them. A dry run shows
-    /// the state after all loops, so the other openings of a dry run do not wait.
+    /// Refuses the openings that wait for an application which stays. A dry run shows the state after all loops: there the
+    /// other openings do not wait, and the refused ones delete no application.
     fn decide_openings(&mut self, snapshot: &Snapshot, is_dry_run: bool) {
         let mut kept = BTreeSet::new();
         for refusal in std::mem::take(&mut self.refusals) {
@@ -155,9 +155,8 @@ impl Plan {
                 None => self.refusals.push(refusal),
             }
         }
-        self.application_writes.retain(
-            |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
-        );
+        let is_kept = |write: &ApplicationWrite| matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id));
+        self.application_writes.retain(|write| !is_dry_run || !is_kept(write));
     }
 
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.

@@ -280,7 +280,7 @@ fn a_write_of_another_program_that_the_probe_overwrites_is_told_as_a_lost_update
     assert!(is_there || lines > 0, "it is lost in silence: {:?}", harness.rules());
 }
 
-/// The tunnel that is tried takes half of a request's time, so records have the other half.
+/// After the first request, the tunnel is tried after all other work.
 #[test]
 fn below_another_record_no_new_hostname_stays_offline_while_no_write_of_the_tunnel_is_answered() {
     let harness = Harness::with_foreign();
@@ -294,6 +294,62 @@ fn below_another_record_no_new_hostname_stays_offline_while_no_write_of_the_tunn
     }
     let offline = all.iter().filter(|one| harness.service_at(&one.dns_name, "/") != "A 192.0.2.50");
     assert_eq!(offline.count(), 0);
+}
+
+/// The write was done, so no hostname waits for the tunnel, and a later failure is another one.
+#[test]
+fn after_a_lost_answer_nothing_is_probed_and_the_next_failure_is_told() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let before = harness.cloudflare.version(&harness.tunnel);
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::DoneButUnanswered);
+    program.external_dns().run_loop(&[published(A, WEB)]).expect("published");
+    assert_eq!(harness.cloudflare.version(&harness.tunnel) - before, 1);
+    let both = [published(A, WEB), published("b.example.com", WEB)];
+    program.external_dns().run_loop(&both[..1]).expect("nothing is left");
+    harness.cloudflare.advance_clock(INTERVAL);
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::error(403, 10000, "no"));
+    let lines = harness.log.lines_with(&["WARN", "a write to tunnel"]).len();
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&both);
+        harness.cloudflare.advance_clock(INTERVAL);
+    }
+    let told = harness.log.lines_with(&["WARN", "a write to tunnel"]);
+    assert_eq!(told.len(), lines + 1, "{told:#?}");
+}
+
+/// ExternalDNS ends after an answer 500.
+#[test]
+fn a_reading_that_fails_after_the_probe_leaves_the_rest_to_the_next_loop() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    // The reading for GET /records and that of the request come before.
+    harness.cloudflare.fault(Matcher::list_records(), 3, Fault::error(403, 10000, "no"));
+    let before = harness.cloudflare.version(&harness.tunnel);
+    assert_eq!(program.external_dns().run_loop(&[published(A, WEB)]).map(drop), Err(503));
+    assert_eq!(harness.cloudflare.version(&harness.tunnel) - before, 1, "the probe");
+    program.external_dns().run_loop(&[published(A, WEB)]).expect("published");
+}
+
+/// Its only hostname is wanted no more.
+#[test]
+fn a_tunnel_for_which_no_hostname_waits_is_not_probed() {
+    let account = SharedAccount::new();
+    let program = account.harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let put = |id: &str| Matcher::call("PUT", &format!("/accounts/*/cfd_tunnel/{id}/configurations"));
+    account.cloudflare().fault_every(put(&account.harness.tunnel), Fault::error(403, 10000, "no"));
+    let other = |name: &str| endpoint(name, &[("tunnel", "office"), ("tunnel-service", WEB)]);
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    let is_probe = |call: &cloudflare_emulator::Call| {
+        call.method == "PUT" && call.path.contains(&*account.harness.tunnel)
+    };
+    for name in ["b.example.com", "c.example.com"] {
+        account.cloudflare().take_calls();
+        program.external_dns().run_loop(&[other(name)]).expect("published");
+        assert!(!account.cloudflare().take_calls().iter().any(is_probe), "{name}");
+    }
 }
 
 #[test]

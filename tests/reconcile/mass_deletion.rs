@@ -6,9 +6,8 @@ use std::ops::Range;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
-use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
-use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
+use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE, OFFICE, tunnel_id};
 use test_support::harness;
 
 fn endpoint(hostname: String, properties: &[(&str, &str)]) -> Endpoint {
@@ -83,6 +82,18 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
             "the named limit suffices"
         );
     }
+}
+
+/// Otherwise the hostnames of the other tunnel would go in this request, and those of this one in the next.
+#[test]
+fn hostnames_of_a_tunnel_that_cannot_be_written_count_among_those_that_go() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let mut moved = hosts(NEW, 0..20);
+    moved.iter_mut().for_each(|one| one.provider_specific.push(Property::new("webhook/tunnel", "office")));
+    run(&mut cloudflare, &of(&[&hosts(OLD, 0..20), &moved]));
+    cloudflare.unwritable.insert(tunnel_id(OFFICE), Reason::Failed("no".to_owned()));
+    let plan = run(&mut cloudflare, &[]);
+    assert_eq!((withheld(&plan), standing(&cloudflare, OLD), standing(&cloudflare, NEW)), (20, 20, 20));
 }
 
 /// A changed --fqdn-template: from the second loop on as many new hostnames stand beside the old ones, and nothing but
@@ -287,7 +298,7 @@ fn paths_that_go_and_hostnames_that_move_are_no_deletions() {
     let plan = run(&mut cloudflare, &with(("tunnel", "office")));
     assert_eq!((plan.refusals.len(), cloudflare.shown().len()), (0, 10), "another path, another tunnel");
     let targets: BTreeSet<String> = cloudflare.shown().into_iter().flat_map(|one| one.targets).collect();
-    assert!(targets.iter().all(|target| target.starts_with(fake_cloudflare::OFFICE)), "{targets:?}");
+    assert!(targets.iter().all(|target| target.starts_with(OFFICE)), "{targets:?}");
 }
 
 #[test]

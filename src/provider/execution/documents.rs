@@ -3,7 +3,7 @@
 use log::warn;
 
 use super::work::{Piece, WriteTarget};
-use super::{Execution, Sent, Stop};
+use super::{Execution, Sent, Stop, write_failed};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
@@ -112,21 +112,26 @@ impl<'a> Execution<'a> {
 }
 
 impl Provider {
-    /// Writes the document of a tunnel back unchanged. True if the tunnel can be written.
+    /// Writes the document of a tunnel back unchanged. Returns the reason if the tunnel cannot be written.
     pub(in crate::provider) fn probe(
         &self,
         resolved: &Resolved,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> bool {
-        let Ok((document, version)) = self.read_document(resolved, tunnel, deadline) else { return false };
-        // If a file configures the tunnel, an empty list would replace its whole configuration. A refusal of the content
-        // is handled when the edits are sent.
-        document.rules().is_empty()
-            || matches!(
-                self.put_document(resolved, tunnel, &document, version, deadline),
-                Ok(()) | Err(Error::Rejected(_))
-            )
+    ) -> Option<Reason> {
+        let (document, version) = match self.read_document(resolved, tunnel, deadline) {
+            Ok(read) => read,
+            Err(error) => return Some(unreadable(tunnel, &error)),
+        };
+        // If a file configures the tunnel, an empty list would replace its whole configuration.
+        if document.rules().is_empty() {
+            return None;
+        }
+        match self.put_document(resolved, tunnel, &document, version, deadline) {
+            // A refusal of the content is handled when the edits are sent.
+            Ok(()) | Err(Error::Rejected(_)) => None,
+            Err(error) => Some(write_failed("tunnel", tunnel.as_str(), &error)),
+        }
     }
 
     /// Reads a tunnel's document with its version, and once more after an old answer.

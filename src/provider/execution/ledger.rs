@@ -165,6 +165,7 @@ impl<'a> Ledger<'a> {
                 _ => None,
             });
             self.stamped.insert(piece.host.hostname.clone(), stamped.collect());
+            self.uncertain.remove(&piece.host.hostname);
             self.own.add(piece.hostname(), piece.host.adopted_rules.iter().copied());
         }
     }

@@ -73,16 +73,16 @@ impl TargetMemory {
         self.edits.as_ref().is_some_and(|pause| pause.reason(now).is_some())
     }
 
-    /// Notes that the tunnel accepted its unchanged document, or has no rules.
-    pub(crate) fn note_probed(&mut self) {
-        self.failure = None;
-        self.is_probed = true;
+    /// Notes whether the tunnel accepted its unchanged document, or has no rules; otherwise the reason.
+    pub(crate) fn note_probe(&mut self, failure: Option<Reason>) {
+        self.is_probed = failure.is_none();
+        self.failure = failure;
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
-    /// document. True if no write had failed before.
+    /// document. True if the failure is new.
     pub(crate) fn note_failed(&mut self, reason: &Reason, now: Instant) -> bool {
-        let is_first = self.failure.is_none() && !self.is_probed;
+        let is_first = self.failure.is_none() && self.edits.is_none();
         self.failure = Some(reason.clone());
         if self.is_probed {
             self.edits = Some(Pause::after(self.edits.as_ref(), reason.clone(), EDIT_PAUSES, now));
@@ -144,8 +144,10 @@ mod tests {
         let (mut targets, now) = (TargetMemories::default(), now());
         targets.entry("a").group_size = GroupSize::Hostnames(25);
         assert!(targets.entry("a").note_failed(&no(), now));
-        targets.entry("a").note_probed();
+        targets.entry("a").note_probe(None);
         assert!(!targets.is_failing("a"));
+        assert!(targets.entry("a").note_failed(&no(), now));
+        targets.entry("a").note_probe(None);
         assert!(!targets.entry("a").note_failed(&no(), now));
         targets.entry("b").note_failed(&no(), now);
         let of = |target, now| {
@@ -154,7 +156,7 @@ mod tests {
         };
         assert_eq!(of("a", now), (GroupSize::Hostnames(25), Some(&no()), true));
         assert_eq!(of("b", now), (GroupSize::All, Some(&no()), false));
-        assert!(!of("a", now + EDIT_PAUSES.0).2);
+        assert!(!of("a", now + EDIT_PAUSES.0 * 2).2);
         targets.forget("a");
         assert!(targets.get("a").is_none() && !targets.is_failing("a"));
     }

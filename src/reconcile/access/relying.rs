@@ -116,7 +116,7 @@ impl NameUnder<'_> {
         covering.first().is_some_and(|first| first.id != self.application.id)
     }
 
-    /// True if an endpoint opens the path in the tunnel. Any other endpoint than the opening_rule may be refused, so it
+    /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opening_rule` may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let key = RuleKey::of(self.name(), path);

@@ -74,7 +74,7 @@ impl Plan {
 
     /// Adds the outcome of a hostname.
     pub(super) fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { plan, refusals, notes, application_writes } = outcome;
+        let HostOutcome { plan, deletes_hostname: _, refusals, notes, application_writes } = outcome;
         self.hosts.extend(plan);
         self.refusals.extend(refusals);
         self.notes.extend(notes);
@@ -129,8 +129,6 @@ pub struct HostPlan {
     pub hostname: Box<str>,
     /// The object that asks for the hostname, or that it came from; the first if several objects ask for its paths.
     pub resource: Option<Box<str>>,
-    /// True if the whole hostname is withdrawn, and has a record.
-    pub deletes_hostname: bool,
     /// The zone of its records.
     pub zone: ZoneId,
     /// Operations on records in [`Stage::Stamp`].
@@ -157,6 +155,8 @@ pub struct HostPlan {
 pub(super) struct HostOutcome {
     /// The writes of rules and records; `None` if there are none.
     pub(super) plan: Option<HostPlan>,
+    /// True if the whole hostname is withdrawn, and has a record, even if the writes are refused.
+    pub(super) deletes_hostname: bool,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,

@@ -29,6 +29,8 @@ pub(super) struct Decision<'a, 'w> {
     wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
+    /// True if neither this instance nor another one can write the hostname's rules.
+    pub(super) has_unwritable_rules: bool,
     /// The refusals, the work on applications, and the notes on openings.
     pub(super) outcome: HostOutcome,
 }
@@ -74,7 +76,8 @@ pub(super) fn decide<'a, 'w>(
     let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
-    Decision { withdrawn: withdrawable(withdrawals, &wanted), host, wanted, outcome }
+    let withdrawn = withdrawable(withdrawals, &wanted);
+    Decision { withdrawn, host, wanted, has_unwritable_rules: false, outcome }
 }
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
@@ -100,9 +103,10 @@ fn refuse_until_stable<'a>(
 }
 
 impl<'a> Decision<'a, '_> {
-    /// The decision to publish and to withdraw nothing.
-    pub(super) fn nothing(host: Host<'a>) -> Self {
-        Self { host, wanted: Vec::new(), withdrawn: Vec::new(), outcome: HostOutcome::default() }
+    /// The decision on a hostname whose rules cannot be written: nothing is published or withdrawn.
+    pub(super) fn without_rules(host: Host<'a>) -> Self {
+        let outcome = HostOutcome::default();
+        Self { host, wanted: Vec::new(), withdrawn: Vec::new(), has_unwritable_rules: true, outcome }
     }
 
     /// The endpoints that are published, all in one tunnel.

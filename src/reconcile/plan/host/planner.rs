@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::decide::decide;
-use super::writes::{hiding_deletion, planned_writes};
+use super::writes::{hiding_deletion, is_withdrawal, planned_writes};
 use crate::model::Hostname;
 use crate::reconcile::plan::judge::judge_all;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -37,8 +37,10 @@ pub(in crate::reconcile::plan) fn plan_host(
     }
     let decision = decide(host, wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
-    let planned = planned_writes(&decision, resource.clone());
-    let mut outcome = decision.outcome;
+    let is_withdrawal = is_withdrawal(&decision);
+    let planned = planned_writes(&decision, is_withdrawal, resource.clone());
+    let deletes_hostname = is_withdrawal && decision.host.has_claimed_record();
+    let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
     match planned {
         Ok((host_plan, unfinished)) => {
             outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());

@@ -125,22 +125,20 @@ impl<'a, 'w> Change<'a, 'w> {
 /// The writes of a decision, and the refusals of the work that is left to a later request.
 pub(super) fn planned_writes(
     decision: &Decision<'_, '_>,
+    is_withdrawal: bool,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
     let accepted = decision.accepted();
     let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
-    let is_withdrawal = accepted.is_empty() && withdraws_all(decision, &claims_during, &dangling);
     let change = Change::of(decision, &accepted, is_withdrawal);
     if let Some(reason) = change.unwritable(host) {
         return Err(reason);
     }
-    // Another instance may be about to write the rule of such a digest, if the tunnel can be written.
-    let is_unwritable =
-        host.record_tunnel().is_some_and(|tunnel| host.context.inputs.unwritable.contains_key(&tunnel));
-    let keeps_dangling =
-        !dangling.is_empty() && !is_unwritable && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
+    // Another instance may be about to write the rule of such a digest, unless no rule can be written.
+    let may_come = !decision.has_unwritable_rules && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
+    let keeps_dangling = !dangling.is_empty() && may_come;
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
     let fate = RecordFate::of(host, &accepted, is_withdrawal, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
@@ -157,7 +155,6 @@ pub(super) fn planned_writes(
     let refusals = change.unfinished_move(host).into_iter().chain(digest_stays).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
-        deletes_hostname: is_withdrawal && host.has_claimed_record(),
         zone: host.zone.zone.id.clone(),
         stamp_operations,
         edits: edits(host, &change, resource.as_deref()),
@@ -178,7 +175,7 @@ pub(super) fn hiding_deletion(host: Host<'_>, resource: Option<Box<str>>) -> Opt
     if !hides_wildcard(&host) {
         return None;
     }
-    let (plan, _) = planned_writes(&Decision::nothing(host), resource).ok()?;
+    let (plan, _) = planned_writes(&Decision::without_rules(host), false, resource).ok()?;
     Some(plan).filter(|plan| !plan.is_empty())
 }
 
@@ -226,13 +223,16 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     accepted.iter().filter(is_put).copied().collect()
 }
 
-/// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule
-/// has.
-fn withdraws_all(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
+/// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
+pub(super) fn is_withdrawal(decision: &Decision<'_, '_>) -> bool {
     let Decision { host, withdrawn, .. } = decision;
+    if withdrawn.is_empty() || !decision.accepted().is_empty() {
+        return false;
+    }
     let rules = host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path()));
     let deleted = inserted(rules.map(|rule| rule.digest));
-    !withdrawn.is_empty() && claims_without(claims, dangling, &deleted).is_empty()
+    let claims = comment::claims_during(host, &[], withdrawn);
+    claims_without(&claims, &comment::dangling(host, &[]), &deleted).is_empty()
 }
 
 /// The claims that are left without the digests of deleted rules, and without the `dangling` digests.
