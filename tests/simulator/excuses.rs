@@ -37,7 +37,7 @@ pub(crate) enum Excuse {
     /// Another writer's application stands over the place.
     Covered,
     /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is
-    /// left alone with its record, because another zone answers for the hostname now.
+    /// left alone with its record, because another zone answers for the hostname now, or which a wildcard's object keeps.
     ForeignRule,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
         (Excuse::Contested, is_contested),
         (Excuse::Orphaned, foreign.is_orphaned(object.host)),
         (Excuse::Covered, is_covered),
-        (Excuse::ForeignRule, is_in_way),
+        (Excuse::ForeignRule, is_in_way || is_kept_by_wildcard(world, object)),
     ];
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
 }
@@ -80,6 +80,22 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
 fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
     let mut others = world.objects.iter().filter(|other| other.host == object.host);
     world.claims.history(object.host).tunnels.len() > 1 && others.any(|other| !other.is_sound())
+}
+
+/// Whether the hostname was in the tunnel in which an object has the wildcard, and no object of the hostname asks for all
+/// its requests: what the wildcard's rule answers would be answered no more in another tunnel.
+fn is_kept_by_wildcard(world: &World, object: &Object) -> bool {
+    let tunnel = |object: &Object| world.settings.tunnel_of(object);
+    let mut of_wildcard = world.objects.iter().filter(|other| other.host == WILDCARD);
+    let is_whole =
+        |other: &Object| other.host == object.host && other.rules().any(|(path, _)| path.is_none());
+    object.host.ends_with(&WILDCARD[1..])
+        && object.host != WILDCARD
+        && !world.objects.iter().any(is_whole)
+        && of_wildcard.any(|other| {
+            tunnel(other) != tunnel(object)
+                && world.claims.was_in(object.host, tunnel(other), &world.settings)
+        })
 }
 
 /// An object that has had its places keeps them, whichever rivals come, as long as it asks for them in the same tunnel,
