@@ -16,7 +16,7 @@ use crate::provider::connectors::check_applied;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
-use crate::provider::memory::WriteMemory;
+use crate::provider::memory::{TargetMemories, WriteMemory};
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::application_text;
 use crate::provider::resolution::Resolved;
@@ -146,6 +146,8 @@ impl ApplyRequest<'_> {
         if left > 0 || result.is_unfinished {
             return Err(failure::unfinished(left.max(1)));
         }
+        // No hostname waits for a target any more.
+        self.memory.targets = TargetMemories::default();
         Ok(())
     }
 
@@ -205,19 +207,15 @@ impl ApplyRequest<'_> {
     }
 
     /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
-    /// in half of the time, because a tunnel that does not answer can use up a request's time. Forgets the failures for
-    /// which no hostname waits. True if a tunnel can be written again.
+    /// in half of the time, because a tunnel that does not answer can use up a request's time. True if a tunnel can be
+    /// written again.
     fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
         let Self { provider, memory, resolved, deadline, .. } = self;
         let (clock, targets) = (provider.clock(), &mut memory.targets);
-        let mut tunnels = Vec::new();
-        for (tunnel, reason) in unwritable {
-            if !plan.refusals.iter().any(|refusal| refusal.reason == reason) {
-                targets.forget(tunnel.as_str());
-            } else if !targets.entry(tunnel.as_str()).is_paused(clock.now()) {
-                tunnels.push(tunnel);
-            }
-        }
+        let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
+        let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
+        let is_due = |tunnel: &TunnelId| !targets.entry(tunnel.as_str()).is_paused(clock.now());
+        let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
         let deadline = Deadline::after(clock, deadline.remaining(clock) / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| provider.probe(resolved, tunnel, deadline))
