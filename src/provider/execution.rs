@@ -169,14 +169,20 @@ impl<'a> Execution<'a> {
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
         self.refuse_in_full_zone(target, halving);
         loop {
-            let sent = halving.next(self.operations_max(target));
+            let sent = halving.next(self.operations_max(target), |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
-            let group = self.write_group(target, halving, &sent);
+            match self.send(target, &sent)? {
+                Sent::Written => halving.note_written(),
+                Sent::Refused(answer) => {
+                    if let Some(piece) = halving.divide(self.time_left()) {
+                        self.refuse_pieces(target, &[piece], &answer);
+                    }
+                }
+            }
             self.memory.targets.entry(target.id()).group_size = halving.group_size;
-            group?;
             self.refuse_in_full_zone(target, halving);
             let calls_left = self.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
@@ -192,7 +198,7 @@ impl<'a> Execution<'a> {
         {
             let growing = halving.take(Piece::grows);
             if !growing.is_empty() {
-                self.judge_refused(target, &growing, &answer);
+                self.refuse_pieces(target, &growing, &answer);
             }
         }
     }
@@ -214,28 +220,6 @@ impl<'a> Execution<'a> {
         self.ledger.give_up_all(undecided, reason);
     }
 
-    /// Writes one group, and notes its result.
-    ///
-    /// # Errors
-    /// When nothing more can be written to the target, or to any target, in this request.
-    fn write_group(
-        &mut self,
-        target: WriteTarget<'a>,
-        halving: &mut Halving<'a>,
-        sent: &[Piece<'a>],
-    ) -> Result<(), Stop> {
-        let outcome = self.send(target, sent)?;
-        halving.drop_given_up(|host| self.ledger.is_given_up(host));
-        let Sent::Refused(answer) = outcome else {
-            halving.note_written();
-            return Ok(());
-        };
-        if let Some(piece) = halving.divide(self.time_left()) {
-            self.judge_refused(target, &[piece], &answer);
-        }
-        Ok(())
-    }
-
     /// Sends one group.
     fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
         self.check_time()?;
@@ -254,29 +238,22 @@ impl<'a> Execution<'a> {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
             // One of the records was deleted meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
+            Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
                 if error.may_have_been_done() && !self.memory.targets.is_failing(target.id()) {
                     self.ledger.note_lost_answer();
                 }
-                Err(self.stop_after(target, error))
+                let (kind, name) = self.name_of(target);
+                Err(Stop::Target(write_failed(kind, name, &error)))
             }
         }
     }
 
-    /// The end of writes after an error that does not depend on their content.
-    fn stop_after(&self, target: WriteTarget<'a>, error: Error) -> Stop {
-        if matches!(error, Error::OutOfTime | Error::RateLimited { .. }) {
-            return Stop::Run(error);
-        }
-        let (kind, name) = self.name_of(target);
-        Stop::Target(write_failed(kind, name, &error))
-    }
-
     /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next
     /// request.
-    fn judge_refused(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    fn refuse_pieces(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());

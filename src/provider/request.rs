@@ -99,8 +99,10 @@ impl ApplyRequest<'_> {
                 self.note_run(&plan, &result, &snapshot);
             }
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            let may_try_again = attempts_left > 0 && self.has_time();
-            let tries_again = may_try_again && (is_lost || self.probe(&plan, unwritable) && self.has_time());
+            let mut tries_again = attempts_left > 0 && self.has_time();
+            if tries_again && !is_lost {
+                tries_again = self.probe(&plan, unwritable) && self.has_time();
+            }
             if !tries_again {
                 return self.finish(&plan, &result);
             }

@@ -1,10 +1,9 @@
 //! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
 //! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 //!
-//! For each group, the run calls `next`, sends the pieces, and calls `drop_given_up`: a foreign rule can be in the way of
-//! an edit, and the hostname is then given up although the other pieces are sent. After that, the run calls
-//! `note_written`, or `divide` if the content was refused. A piece that `divide` returns was refused alone. If an empty
-//! group comes next, every piece was written, refused or dropped; a run that stops before asks for `undecided`.
+//! For each group, the run calls `next`, sends the pieces, and calls `note_written`, or `divide` if the content was
+//! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or its
+//! hostname was given up; a run that stops before asks for `undecided`.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -73,8 +72,15 @@ impl<'a> Halving<'a> {
         })
     }
 
-    /// The next group; empty at the end. A group of several hostnames has at most this many operations.
-    pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
+    /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the pieces of
+    /// hostnames that were given up.
+    pub(super) fn next(
+        &mut self,
+        operations_max: usize,
+        is_given_up: impl Fn(&HostPlan) -> bool,
+    ) -> Vec<Piece<'a>> {
+        self.queue.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
+        self.suspects.retain(|piece| !is_given_up(piece.host));
         let mut operations = 0;
         let length_max = match self.group_size {
             GroupSize::All => usize::MAX,
@@ -103,8 +109,7 @@ impl<'a> Halving<'a> {
         };
     }
 
-    /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece, and drops
-    /// the other pieces of its hostname.
+    /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece.
     pub(super) fn divide(&mut self, time_left: Duration) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
         let mut group = mem::take(&mut self.sent);
@@ -112,7 +117,6 @@ impl<'a> Halving<'a> {
             [] => {}
             [pieces] => {
                 if let [piece] = **pieces {
-                    self.drop_given_up(|host| host.hostname == piece.host.hostname);
                     return Some(piece);
                 }
                 group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
@@ -122,14 +126,6 @@ impl<'a> Halving<'a> {
         }
         self.queue.splice(..0, group);
         None
-    }
-
-    /// Drops the pieces of hostnames that were given up.
-    pub(super) fn drop_given_up(&mut self, is_given_up: impl Fn(&HostPlan) -> bool) {
-        for list in [&mut self.queue, &mut self.sent] {
-            list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
-        }
-        self.suspects.retain(|piece| !is_given_up(piece.host));
     }
 
     /// Takes out the unsent pieces for which `is_such` is true.
@@ -219,10 +215,10 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
+            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit, |_| false);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
+        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9, |_| false), []);
     }
 
     #[test]
@@ -266,7 +262,7 @@ mod tests {
             let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
-                let sent = halving.next(2);
+                let sent = halving.next(2, |host| refused.contains(&*host.hostname));
                 if sent.is_empty() {
                     break;
                 }
