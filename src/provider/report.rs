@@ -16,7 +16,7 @@ use crate::model::{LogLine, TunnelId, hostname};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::LastLoop;
+use crate::provider::memory::{LastLoop, TargetMemories};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
@@ -38,6 +38,8 @@ impl Provider {
         drop(last);
         if is_quiet {
             self.count_refusals([].iter());
+            // No hostname waits for a tunnel or zone.
+            lock(&self.memory).targets = TargetMemories::default();
         }
         logging::log_all(&lines, module_path!());
     }

@@ -222,9 +222,11 @@ impl ApplyRequest<'_> {
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| provider.probe(resolved, tunnel, deadline))
         });
-        let is_any_writable = probes.iter().any(Option::is_none);
-        for (tunnel, failure) in tunnels.iter().zip(probes) {
-            targets.entry(tunnel.as_str()).note_probe(failure);
+        let is_any_writable = probes.iter().any(|probe| matches!(probe, Ok(None)));
+        for (tunnel, probe) in tunnels.iter().zip(probes) {
+            if let Ok(failure) = probe {
+                targets.entry(tunnel.as_str()).note_probe(failure);
+            }
         }
         is_any_writable
     }

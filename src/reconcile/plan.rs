@@ -27,7 +27,7 @@ use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::checks::rules_accepting;
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
+use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -118,17 +118,16 @@ fn without_mass_deletion(
     (allowed, without_plan)
 }
 
-/// The reason if an opening waits in vain for the deletion of these applications: a rule that accepts the tokens of one
-/// of them stays as it is.
+/// The reason if an opening waits in vain for the deletion of the first of these applications: a rule that accepts its
+/// tokens stays as it is.
 fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &Snapshot) -> Option<Reason> {
     let is_written = |rule: &Rule| {
         let name = rule.folded_hostname();
         let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
     };
-    let mut applications = snapshot.access.applications().iter().filter(|one| ids.contains(&one.id));
-    let (application, relying) = applications
-        .find_map(|one| Some((one, rules_accepting(one, snapshot).find(|rule| !is_written(rule))?)))?;
+    let application = snapshot.access.applications().iter().find(|one| Some(&one.id) == ids.first())?;
+    let relying = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
     let path = refusal.set_identifier.as_deref().and_then(path_of);
     let own = snapshot.own_application(application);
     let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
@@ -155,8 +154,11 @@ impl Plan {
                 None => self.refusals.push(refusal),
             }
         }
-        let is_kept = |write: &ApplicationWrite| matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id));
-        self.application_writes.retain(|write| !is_dry_run || !is_kept(write));
+        if is_dry_run {
+            self.application_writes.retain(
+                |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
+            );
+        }
     }
 
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.

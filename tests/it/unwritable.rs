@@ -318,6 +318,21 @@ fn after_a_lost_answer_nothing_is_probed_and_the_next_failure_is_told() {
     assert_eq!(told.len(), lines + 1, "{told:#?}");
 }
 
+/// The only hostname that waited was deleted between the two failures.
+#[test]
+fn a_failure_after_a_quiet_time_is_told_as_the_first_one_was() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::error(403, 10000, "no"));
+    for (name, told) in [(A, 1), ("b.example.com", 2)] {
+        for desired in [&[published(name, WEB)][..], &[published(name, WEB)], &[], &[]] {
+            let _ = program.external_dns().run_loop(desired);
+            harness.cloudflare.advance_clock(INTERVAL);
+        }
+        assert_eq!(harness.log.lines_with(&["WARN", "a write to tunnel"]).len(), told, "{name}");
+    }
+}
+
 /// ExternalDNS ends after an answer 500.
 #[test]
 fn a_reading_that_fails_after_the_probe_leaves_the_rest_to_the_next_loop() {

@@ -84,16 +84,25 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
     }
 }
 
-/// Otherwise the hostnames of the other tunnel would go in this request, and those of this one in the next.
+/// Otherwise the hostnames of the other tunnel would go in this request, and those of this one in a later one.
 #[test]
-fn hostnames_of_a_tunnel_that_cannot_be_written_count_among_those_that_go() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let mut moved = hosts(NEW, 0..20);
-    moved.iter_mut().for_each(|one| one.provider_specific.push(Property::new("webhook/tunnel", "office")));
-    run(&mut cloudflare, &of(&[&hosts(OLD, 0..20), &moved]));
-    cloudflare.unwritable.insert(tunnel_id(OFFICE), Reason::Failed("no".to_owned()));
-    let plan = run(&mut cloudflare, &[]);
-    assert_eq!((withheld(&plan), standing(&cloudflare, OLD), standing(&cloudflare, NEW)), (20, 20, 20));
+fn hostnames_of_a_tunnel_that_cannot_be_written_or_whose_answer_is_old_count_among_those_that_go() {
+    for is_old in [false, true] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        let mut other = hosts(NEW, 0..20);
+        other
+            .iter_mut()
+            .for_each(|one| one.provider_specific.push(Property::new("webhook/tunnel", "office")));
+        run(&mut cloudflare, &of(&[&hosts(OLD, 0..20), &other]));
+        if is_old {
+            cloudflare.old.insert(OFFICE.into(), "an older version".into());
+        } else {
+            cloudflare.unwritable.insert(tunnel_id(OFFICE), Reason::Failed("no".to_owned()));
+        }
+        let plan = run(&mut cloudflare, &[]);
+        let left = (standing(&cloudflare, OLD), standing(&cloudflare, NEW));
+        assert_eq!((withheld(&plan), left), (20, (20, 20)), "{is_old}");
+    }
 }
 
 /// A changed --fqdn-template: from the second loop on as many new hostnames stand beside the old ones, and nothing but

@@ -112,25 +112,27 @@ impl<'a> Execution<'a> {
 }
 
 impl Provider {
-    /// Writes the document of a tunnel back unchanged. Returns the reason if the tunnel cannot be written.
+    /// Writes the document of a tunnel back unchanged. Returns the reason if that failed, or no reason if the tunnel has no
+    /// rules or accepted the document.
+    ///
+    /// # Errors
+    /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
     pub(in crate::provider) fn probe(
         &self,
         resolved: &Resolved,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> Option<Reason> {
-        let (document, version) = match self.read_document(resolved, tunnel, deadline) {
-            Ok(read) => read,
-            Err(error) => return Some(unreadable(tunnel, &error)),
-        };
+    ) -> Result<Option<Reason>, Error> {
+        let (document, version) = self.read_document(resolved, tunnel, deadline)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {
-            return None;
+            return Ok(None);
         }
         match self.put_document(resolved, tunnel, &document, version, deadline) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Rejected(_)) => None,
-            Err(error) => Some(write_failed("tunnel", tunnel.as_str(), &error)),
+            Ok(()) | Err(Error::Rejected(_)) => Ok(None),
+            Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(error),
+            Err(error) => Ok(Some(write_failed("tunnel", tunnel.as_str(), &error))),
         }
     }
 

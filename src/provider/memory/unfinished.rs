@@ -73,7 +73,7 @@ impl TargetMemory {
         self.edits.as_ref().is_some_and(|pause| pause.reason(now).is_some())
     }
 
-    /// Notes whether the tunnel accepted its unchanged document, or has no rules; otherwise the reason.
+    /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
     pub(crate) fn note_probe(&mut self, failure: Option<Reason>) {
         self.is_probed = failure.is_none();
         self.failure = failure;

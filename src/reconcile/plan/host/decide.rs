@@ -29,7 +29,7 @@ pub(super) struct Decision<'a, 'w> {
     wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
-    /// True if neither this instance nor another one can write the hostname's rules.
+    /// True if the hostname's rules cannot be written now.
     pub(super) has_unwritable_rules: bool,
     /// The refusals, the work on applications, and the notes on openings.
     pub(super) outcome: HostOutcome,

@@ -33,13 +33,16 @@ pub(in crate::reconcile::plan) fn plan_host(
     let wanted = judge_all(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
-        return refused(Reason::Waiting(problem.into()));
+        // An old answer does not tell whether a part of the hostname stays.
+        let deletes_hostname = wanted.is_empty() && host.has_claimed_record();
+        return HostOutcome { deletes_hostname, ..refused(Reason::Waiting(problem.into())) };
     }
     let decision = decide(host, wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
-    let is_withdrawal = is_withdrawal(&decision);
-    let planned = planned_writes(&decision, is_withdrawal, resource.clone());
-    let deletes_hostname = is_withdrawal && decision.host.has_claimed_record();
+    let planned = planned_writes(&decision, resource.clone());
+    // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
+    let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
+    let deletes_hostname = !is_local && is_withdrawal(&decision) && decision.host.has_claimed_record();
     let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
     match planned {
         Ok((host_plan, unfinished)) => {

@@ -125,13 +125,13 @@ impl<'a, 'w> Change<'a, 'w> {
 /// The writes of a decision, and the refusals of the work that is left to a later request.
 pub(super) fn planned_writes(
     decision: &Decision<'_, '_>,
-    is_withdrawal: bool,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
     let accepted = decision.accepted();
     let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
+    let is_withdrawal = is_withdrawal(decision);
     let change = Change::of(decision, &accepted, is_withdrawal);
     if let Some(reason) = change.unwritable(host) {
         return Err(reason);
@@ -175,7 +175,7 @@ pub(super) fn hiding_deletion(host: Host<'_>, resource: Option<Box<str>>) -> Opt
     if !hides_wildcard(&host) {
         return None;
     }
-    let (plan, _) = planned_writes(&Decision::without_rules(host), false, resource).ok()?;
+    let (plan, _) = planned_writes(&Decision::without_rules(host), resource).ok()?;
     Some(plan).filter(|plan| !plan.is_empty())
 }
 
