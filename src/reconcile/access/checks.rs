@@ -4,7 +4,7 @@ use crate::ingress::Rule;
 use crate::ingress::access_check::AccessCheck;
 use crate::model::TunnelId;
 use crate::model::access::Application;
-use crate::reconcile::access::host_protection::{HostProtection, accepts};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::snapshot::Snapshot;
 
 impl<'a> HostProtection<'a> {
@@ -71,6 +71,16 @@ impl<'a> HostProtection<'a> {
         let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
         rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
     }
+}
+
+/// True if a rule requires a token, and accepts the tokens of this application.
+pub(super) fn accepts(rule: &Rule, application: &Application) -> bool {
+    rule.access_check().is_some_and(|check| check.accepts(application))
+}
+
+/// True if a rule requires a token, and accepts no token of this application.
+pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
+    rule.access_check().is_some_and(|check| !check.accepts(application))
 }
 
 /// The rules, ours and foreign, that accept a token of this application.

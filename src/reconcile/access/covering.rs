@@ -1,30 +1,19 @@
-//! Finds the applications that visitors of a path of the hostname meet. They are of all owners, unless the table says
-//! otherwise. An application *asks for a login* if it asks all its visitors.
-//!
-//! | function | applications |
-//! |---|---|
-//! | `near` | with a destination that may have a name in common with the hostname |
-//! | `covering` | over the path, or over everything below it, the most specific one first |
-//! | `covering_every_request` | those of `covering` that every visitor of the path meets |
-//! | `own_covering` | ours at the beginning of `covering`, before the first that is foreign or asks for no login |
-//! | `own_login` | the first of `own_covering` |
-//! | `foreign_login` | the first foreign one of `covering_every_request`, if it asks for a login |
-//! | `guarding` | all that visitors of a rule at the path meet, sorted by name, if every visitor needs a login |
-//! | `logins` | `guarding`, or else the first of `covering_every_request`, if Access was read and it asks for a login |
-//! | `application_made_for` | ours that was made for exactly the path |
-//! | `in_the_way` | foreign, or ours of another place, with one of the destinations of a place of the hostname |
+//! Finds the applications that visitors of a path of the hostname meet, of all owners where nothing else is said. An
+//! application *asks for a login* if it asks all its visitors.
 
 use std::cmp::Reverse;
 
 use crate::ingress::PathPattern;
-use crate::model::access::{Application, Destination};
+use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::guard;
-use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, directory};
-use crate::reconcile::access::place::Place;
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::place::{self, Place};
 
 impl<'a> HostProtection<'a> {
+    /// All applications that visitors of a rule at the path meet, sorted by name, if every visitor needs a login.
+    ///
     /// # Errors
     /// The reason why some visitors may need no login, or why the protection is not known.
     pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
@@ -32,8 +21,9 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// A narrower application may let some visitors past the first of [`Self::covering_every_request`]. Of several wildcards
-    /// it is not known which one decides.
+    /// Those of [`Self::guarding`], or else the first of [`Self::covering_every_request`], if Access was read and it asks
+    /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
+    /// which one decides.
     pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering_every_request(path).into_iter().next();
@@ -45,7 +35,7 @@ impl<'a> HostProtection<'a> {
         })
     }
 
-    /// If there are several, one whose token a rule accepts comes first.
+    /// Our application that was made for exactly the path; of several, one whose token a rule accepts.
     pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         let place = Place::of(self.hostname, path).ok()?;
         let all =
@@ -57,16 +47,19 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
+    /// The first of [`Self::own_covering`].
     pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
         self.own_covering(path).next()
     }
 
+    /// The first foreign one of [`Self::covering_every_request`], if it asks for a login.
     pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
         let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
         let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
         asks_for_login(foreign).then_some(foreign)
     }
 
+    /// An application, foreign or ours of another place, with one of the destinations of `place`.
     pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
         let wanted = place.destinations();
         self.near().find(|application| {
@@ -76,19 +69,21 @@ impl<'a> HostProtection<'a> {
         })
     }
 
+    /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
     pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         self.covering(path)
             .into_iter()
             .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
     }
 
+    /// Those of [`Self::covering`] that every visitor of the path meets.
     pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
         let mut covering = self.covering(path);
         covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
         covering
     }
 
-    /// An application of everything below the path counts, though it misses the path itself.
+    /// The applications over the path, or over everything below it alone, the most specific one first.
     pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
@@ -101,10 +96,21 @@ impl<'a> HostProtection<'a> {
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
+    /// The applications with a destination that may have a name in common with the hostname.
     pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
         let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
     }
+}
+
+/// True if the application asks all its visitors for a login.
+pub(super) fn asks_for_login(application: &Application) -> bool {
+    application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
+}
+
+/// The path of a destination without the `/*` at its end; empty for a whole host.
+pub(super) fn directory(path: &str) -> &str {
+    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }
 
 /// The path that a rule takes with everything below, without the leading slash; empty if its expression is no such

@@ -1,10 +1,7 @@
 //! The present protection of a hostname. `covering.rs` adds what applications protect, `checks.rs` what the Access checks
 //! of rules do.
 
-use crate::ingress::Rule;
-use crate::model::access::{Application, ApplicationKind};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::place;
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -70,24 +67,4 @@ impl<'a> HostProtection<'a> {
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
         self.is_record_only() && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
-}
-
-/// True if the application asks all its visitors for a login.
-pub(super) fn asks_for_login(application: &Application) -> bool {
-    application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
-}
-
-/// True if a rule requires a token, and accepts the tokens of this application.
-pub(super) fn accepts(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|check| check.accepts(application))
-}
-
-/// True if a rule requires a token, and accepts no token of this application.
-pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|check| !check.accepts(application))
-}
-
-/// The path of a destination without the `/*` at its end; empty for a whole host.
-pub(super) fn directory(path: &str) -> &str {
-    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }

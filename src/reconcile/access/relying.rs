@@ -8,7 +8,8 @@ use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::host_protection::{HostProtection, requires_another};
+use crate::reconcile::access::checks::requires_another;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
 

@@ -7,7 +7,8 @@ use crate::ingress::path::may_share;
 use crate::model::Hostname;
 use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::host_protection::{HostProtection, requires_another};
+use crate::reconcile::access::checks::requires_another;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The hostname and path of a rule; without a path, also of a record without a rule.

@@ -1,4 +1,4 @@
-//! Sorts one request by hostname.
+//! Sorts one request by hostname, with its endpoints as they are read, and refuses those of other namespaces.
 
 use std::collections::BTreeMap;
 
