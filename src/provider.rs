@@ -52,8 +52,9 @@ pub struct Provider {
     metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    /// Held by each `POST /records` until its end, and while unneeded applications are deleted.
-    memory: Mutex<WriteMemory>,
+    /// Held by each `POST /records` until its end, while unneeded applications are deleted, and for a moment after a loop
+    /// that asked for no changes.
+    write_memory: Mutex<WriteMemory>,
     last_loop: Mutex<LastLoop>,
     last_snapshot: Mutex<LastSnapshot>,
     unneeded_places: Mutex<UnneededPlaces>,
@@ -77,7 +78,7 @@ impl Provider {
             readiness,
             metrics,
             resolved: Mutex::default(),
-            memory: Mutex::default(),
+            write_memory: Mutex::default(),
             last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
             unneeded_places: Mutex::default(),

@@ -39,7 +39,7 @@ impl Provider {
         if is_quiet {
             self.count_refusals([].iter());
             // No hostname waits for a tunnel or zone.
-            lock(&self.memory).targets = TargetMemories::default();
+            lock(&self.write_memory).targets = TargetMemories::default();
         }
         logging::log_all(&lines, module_path!());
     }

@@ -52,7 +52,7 @@ impl Provider {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        let memory = lock(&self.memory);
+        let memory = lock(&self.write_memory);
         let may_leave_applications = false;
         let mut request =
             ApplyRequest { provider: self, memory, resolved, changes, deadline, may_leave_applications };

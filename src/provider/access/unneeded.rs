@@ -36,7 +36,7 @@ impl Provider {
         }
         let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
         // Nothing of the memory is needed: its lock keeps requests from writing.
-        let _exclusive = lock(&self.memory);
+        let _exclusive = lock(&self.write_memory);
         // After a failed reading, the places need one more check too.
         let confirmed = lock(&self.unneeded_places).take_confirmed(self.clock().now());
         if read.is_err() {
