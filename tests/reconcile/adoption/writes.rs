@@ -175,6 +175,19 @@ fn of_two_rules_with_one_path_another_owners_stamp_makes_neither_ours() {
     assert_eq!(theirs, 2);
 }
 
+/// They become one record.
+#[test]
+fn the_comments_of_an_address_of_each_kind_are_both_kept() {
+    for (comments, kept) in [(["", "ask Jo"], "ask Jo"), (["v4", "v6"], "v4; v6"), (["Jo", "Jo"], "Jo")] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["all"]);
+        cloudflare.add(NAME, "A", "192.0.2.1", comments[0]);
+        cloudflare.add(NAME, "AAAA", "2001:db8::1", comments[1]);
+        settle(&mut cloudflare, &desired());
+        let comment = &cloudflare.records[0].comment;
+        assert!(is_published(&cloudflare) && comment.ends_with(&format!(" | {kept}")), "{comment}");
+    }
+}
+
 #[test]
 fn a_long_comment_is_cut_and_never_a_reason_to_refuse() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);

@@ -67,19 +67,23 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
         if let Some(stamp) = &theirs {
             take(&mut host, &stamp.claims.digests, Ownership::Adopted);
         }
-        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
+        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs));
         host.stamp = Some(stamp);
     }
     host
 }
 
-/// The stamp for a foreign record: the record's own stamp with our owner and without digests that no rule has, or a new
-/// stamp with the record's comment as its remark.
-fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
+/// The stamp for foreign records: the stamp of the first one with our owner and without digests that no rule has, or a
+/// new stamp with the comments of the records as its remark.
+fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>) -> Stamp {
     let owner = &*host.operator().owner;
     let mut stamp = theirs.unwrap_or_else(|| {
+        let unstamped = host.adopted_records.iter().filter(|record| Stamp::of(record).is_none());
+        let comments = unstamped.map(|record| record.comment.trim());
+        let mut comments: Vec<&str> = comments.filter(|comment| !comment.is_empty()).collect();
+        comments.dedup();
         let mut stamp = Stamp::new(owner);
-        stamp.set_remark(&record.comment);
+        stamp.set_remark(&comments.join("; "));
         stamp
     });
     stamp.owner = owner.into();
