@@ -1,8 +1,10 @@
 //! Looks at the connectors of tunnels. The watch looks periodically, outside of requests, so no request waits for this
 //! look. A request looks before it points a record to another tunnel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
+
+use log::Level;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, Connector};
@@ -31,7 +33,8 @@ impl ConnectorWatch {
     }
 
     /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
-    /// connector, or if a connector has not applied a version from one look to the next. Holds no lock during a call.
+    /// connector, or if a connector has not applied a version from one look to the next. A failed look changes nothing of
+    /// what is known of its tunnel. Holds no lock during a call.
     pub(super) fn look(&mut self, provider: &Provider, Resolved { account, settings }: &Resolved) {
         let clock = provider.clock();
         if clock.now() < self.next_at {
@@ -45,31 +48,39 @@ impl ConnectorWatch {
             return;
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
-        let awaited = std::mem::take(&mut self.awaited);
-        let looks = made.filter_map(|tunnel| {
+        let mut awaited = std::mem::take(&mut self.awaited);
+        let looks = made.map(|tunnel| {
             // Read first, because a connector cannot yet have applied a version that is written during the look.
             let version = provider.reader.newest().version(&tunnel.id);
             let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
-            let connectors = provider.client().connectors(account, &tunnel.id, deadline).ok()?;
-            Some((tunnel, version, connectors))
+            (tunnel, version, provider.client().connectors(account, &tunnel.id, deadline))
         });
-        let looks: Vec<(&ConfiguredTunnel, Option<i64>, Vec<Connector>)> = looks.collect();
+        let looks: Vec<_> = looks.collect();
         let mut values = provider.metrics.update();
         values.clear(Family::Connectors);
         values.clear(Family::ConnectorVersion);
-        let lines = looks.into_iter().filter_map(|(tunnel, version, connectors)| {
-            self.note(tunnel, awaited.get(&tunnel.id), version, &connectors, &mut values)
-        });
-        let lines: Vec<LogLine> = lines.collect();
+        let (mut lines, mut failed) = (Vec::new(), BTreeSet::new());
+        for (tunnel, version, connectors) in looks {
+            let awaited = awaited.remove(&tunnel.id);
+            if let Ok(connectors) = connectors {
+                lines.extend(self.note(tunnel, awaited, version, &connectors, &mut values));
+            } else {
+                self.awaited.extend(awaited.map(|version| (tunnel.id.clone(), version)));
+                failed.insert(tunnel.id.as_str());
+            }
+        }
         drop(values);
-        logging::log_all(&self.logged.replace_lines(lines.into_iter(), clock.unix_seconds()), module_path!());
+        let is_of_failed =
+            |line: &LogLine| line.value("tunnel").is_some_and(|tunnel| failed.contains(tunnel));
+        let new = self.logged.replace(lines, clock.unix_seconds(), &|line, _| is_of_failed(line));
+        new.iter().for_each(|line| logging::log(Level::Warn, module_path!(), line));
     }
 
     /// Notes the connectors of one tunnel. At the last look, a connector lacked the version `awaited`.
     fn note(
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
-        awaited: Option<&i64>,
+        awaited: Option<i64>,
         version: Option<i64>,
         connectors: &[Connector],
         values: &mut Values,
@@ -85,7 +96,7 @@ impl ConnectorWatch {
         };
         values.set(Family::ConnectorVersion, &[name], lowest);
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
-        awaited.filter(|awaited| lowest < **awaited).map(|_| {
+        awaited.filter(|awaited| lowest < *awaited).map(|_| {
             line(format!(
                 "the tunnel {name:?} has the connector {slowest:?}, which still serves an older version of the \
                  configuration: see the log of that cloudflared"

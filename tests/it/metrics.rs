@@ -496,6 +496,22 @@ fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
 }
 
 #[test]
+fn a_look_that_fails_repeats_no_line_about_connectors() {
+    let fixture = Fixture::new(Harness::new(), &[]);
+    fixture.run_loop(&[published("www.example.com", "http://web:80")]);
+    let tunnel = fixture.harness.tunnel.clone();
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&tunnel).connectors = 0);
+    let lonely = || fixture.said(&["WARN", "has no connector"]);
+    fixture.await_looks(2);
+    eventually("its line", || lonely() == 1);
+    fixture.harness.cloudflare.fault_every(matcher(), Fault::error(403, 10000, "no"));
+    fixture.await_looks(2);
+    fixture.harness.cloudflare.clear_faults();
+    fixture.await_looks(3);
+    assert_eq!(lonely(), 1);
+}
+
+#[test]
 fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
     let fixture = Fixture::new(Harness::new(), &[]);
     let desired = [published("www.example.com", "http://web:80")];
