@@ -1,7 +1,7 @@
 //! Looks at the connectors of tunnels. The watch looks periodically, outside of requests, so no request waits for this
 //! look. A request looks before it points a record to another tunnel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use log::Level;
@@ -59,19 +59,19 @@ impl ConnectorWatch {
         let mut values = provider.metrics.update();
         values.clear(Family::Connectors);
         values.clear(Family::ConnectorVersion);
-        let (mut lines, mut failed) = (Vec::new(), BTreeSet::new());
+        let (mut lines, mut failed) = (Vec::new(), Vec::new());
         for (tunnel, version, connectors) in looks {
             let awaited = awaited.remove(&tunnel.id);
             if let Ok(connectors) = connectors {
                 lines.extend(self.note(tunnel, awaited, version, &connectors, &mut values));
             } else {
                 self.awaited.extend(awaited.map(|version| (tunnel.id.clone(), version)));
-                failed.insert(tunnel.id.as_str());
+                failed.push(tunnel.id.as_str());
             }
         }
         drop(values);
         let is_of_failed =
-            |line: &LogLine| line.value("tunnel").is_some_and(|tunnel| failed.contains(tunnel));
+            |line: &LogLine| line.value("tunnel").is_some_and(|tunnel| failed.contains(&tunnel));
         let new = self.logged.replace(lines, clock.unix_seconds(), &|line, _| is_of_failed(line));
         new.iter().for_each(|line| logging::log(Level::Warn, module_path!(), line));
     }
