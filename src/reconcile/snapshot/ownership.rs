@@ -181,9 +181,14 @@ impl OwnDigests {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
+    /// The digests of a hostname; `None` if none of its rules is ours.
+    pub fn of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
+        self.0.get(hostname)
+    }
+
     /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());
+        let digests = self.of(rule.folded_hostname()).filter(|_| rule.is_readable());
         digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
     }
 }
