@@ -205,9 +205,8 @@ impl<'a> Execution<'a> {
 
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
-        let known = self.memory.targets.entry(target.id());
         if let Reason::Failed(text) = reason
-            && known.note_failed(reason, self.provider.clock().now())
+            && self.memory.targets.entry(target.id()).note_failed(reason, self.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();

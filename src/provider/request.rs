@@ -216,7 +216,9 @@ impl ApplyRequest<'_> {
         let (clock, targets) = (provider.clock(), &mut memory.targets);
         let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
         let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
-        let is_due = |tunnel: &TunnelId| !targets.entry(tunnel.as_str()).is_paused(clock.now());
+        let is_due = |tunnel: &TunnelId| {
+            targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(clock.now()))
+        };
         let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
         let deadline = Deadline::after(clock, deadline.remaining(clock) / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {

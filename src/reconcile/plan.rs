@@ -105,10 +105,12 @@ fn without_mass_deletion(
     let (mass, hostnames) = (mass_deletion::withheld(&withdrawn, snapshot), withdrawn.len());
     let (mut allowed, mut without_plan) = (Vec::new(), Vec::new());
     for (position, outcome) in deletions {
-        if outcome.plan.is_none() {
+        let Some(plan) = &outcome.plan else {
             without_plan.push(outcome);
-        } else if mass.contains(&position.hostname) {
-            let resource = outcome.plan.as_ref().and_then(|plan| plan.resource.clone());
+            continue;
+        };
+        if mass.contains(&position.hostname) {
+            let resource = plan.resource.clone();
             let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
             without_plan.push(outcome.without_plan([refusal]));
         } else {
@@ -126,7 +128,8 @@ fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &
         let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
     };
-    let application = snapshot.access.applications().iter().find(|one| Some(&one.id) == ids.first())?;
+    let first = ids.first()?;
+    let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
     let relying = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
     let path = refusal.set_identifier.as_deref().and_then(path_of);
     let own = snapshot.own_application(application);

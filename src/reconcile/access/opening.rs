@@ -59,8 +59,8 @@ pub(super) fn plan_opening(
     let deletions: Vec<_> = covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
     deletions.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
     let is_last = !is_accepted && covering.len() == 1;
-    let waiting = covering.iter().filter(|_| !is_last);
-    let waits_for = waiting.map(|own| own.application.id.clone()).collect();
+    let ids = || covering.iter().map(|own| own.application.id.clone()).collect();
+    let waits_for = if is_last { Vec::new() } else { ids() };
     Ok(AccessStep::Opening { deletions, waits_for })
 }
 

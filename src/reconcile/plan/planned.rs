@@ -82,8 +82,8 @@ impl Plan {
     }
 }
 
-/// The position of a hostname in the order of turns. Hostnames that are deleted come after all others, because another hostname
-/// may take over their visitors.
+/// The position of a hostname in the order of turns. Hostnames that are deleted come after all others, because another
+/// hostname may take over their visitors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnPosition {
     pub(crate) deletes_hostname: bool,
