@@ -98,8 +98,8 @@ pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
 }
 
 /// Where the outer of two instances wrote a record, or a rule that the record's stamp named, by a list that is older
-/// than what the inner one wrote of the very record: a record has no precondition, so a rule may be left without a
-/// stamp.
+/// than what the inner one wrote of the very record, or than a rule that the inner one wrote: a record has no
+/// precondition, so a rule may be left without a stamp.
 pub(crate) fn replaced_comments(world: &World, calls: &[Call], names: &BTreeMap<String, String>) -> Touched {
     let mut touched = Touched::default();
     let Some(outer) = calls.last().map(|call| call.client) else { return touched };
@@ -110,12 +110,16 @@ pub(crate) fn replaced_comments(world: &World, calls: &[Call], names: &BTreeMap<
     let written = |call: &Call| {
         if call.status.is_some_and(|status| status < 300) { ids(call) } else { BTreeSet::new() }
     };
-    let changed: BTreeSet<(&str, String)> = calls[*first..=*last]
+    let is_rule = |call: &Call| call.is_write() && call.path.ends_with("/configurations");
+    let inner = &calls[*first..=*last];
+    // The stamp of a rule that the inner one wrote may be any that the outer one writes later.
+    let stamped = after.iter().copied().filter(|_| inner.iter().any(is_rule));
+    let changed: BTreeSet<(&str, String)> = inner
         .iter()
+        .chain(stamped)
         .filter_map(|call| Some((call.path.strip_suffix("/batch")?, written(call))))
         .flat_map(|(zone, ids)| ids.into_iter().map(move |id| (zone, id)))
         .collect();
-    let is_rule = |call: &Call| call.is_write() && call.path.ends_with("/configurations");
     for (zone, id) in changed {
         let mut by_old_list = after.iter().take_while(|call| call.is_write() || call.path != zone);
         if !by_old_list.any(|call| is_rule(call) || written(call).contains(&id)) {
