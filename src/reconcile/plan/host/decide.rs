@@ -29,6 +29,8 @@ pub(super) struct Decision<'a, 'w> {
     wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
+    /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
+    pub(super) withdraws_hostname: bool,
     /// True if the hostname's rules cannot be written now.
     pub(super) has_unwritable_rules: bool,
     /// The refusals, the work on applications, and the notes on openings.
@@ -77,7 +79,8 @@ pub(super) fn decide<'a, 'w>(
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
     let withdrawn = withdrawable(withdrawals, &wanted);
-    Decision { withdrawn, host, wanted, has_unwritable_rules: false, outcome }
+    let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
+    Decision { host, wanted, withdrawn, withdraws_hostname, has_unwritable_rules: false, outcome }
 }
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
@@ -105,8 +108,14 @@ fn refuse_until_stable<'a>(
 impl<'a> Decision<'a, '_> {
     /// The decision on a hostname whose rules cannot be written: nothing is published or withdrawn.
     pub(super) fn without_rules(host: Host<'a>) -> Self {
-        let outcome = HostOutcome::default();
-        Self { host, wanted: Vec::new(), withdrawn: Vec::new(), has_unwritable_rules: true, outcome }
+        Self {
+            host,
+            wanted: Vec::new(),
+            withdrawn: Vec::new(),
+            withdraws_hostname: false,
+            has_unwritable_rules: true,
+            outcome: HostOutcome::default(),
+        }
     }
 
     /// The endpoints that are published, all in one tunnel.
@@ -170,6 +179,15 @@ fn withdrawable<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec
         return Vec::new();
     }
     withdrawals.keys().map(|path| path_of(path)).collect()
+}
+
+/// True if no rule or record that the stamp claims stays without these paths.
+fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
+    let claims = comment::claims_during(host, &[], withdrawn);
+    let mut named = host.rules.iter().filter(|rule| claims.digests.contains(&rule.digest));
+    !withdrawn.is_empty()
+        && !claims.record_only
+        && named.all(|rule| rule.is_claimed() && withdrawn.contains(&rule.path()))
 }
 
 /// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals. The list

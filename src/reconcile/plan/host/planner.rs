@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::decide::decide;
-use super::writes::{hiding_deletion, is_withdrawal, planned_writes};
+use super::writes::{hiding_deletion, planned_writes};
 use crate::model::Hostname;
 use crate::reconcile::plan::judge::judge_all;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -42,7 +42,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
-    let deletes_hostname = !is_local && is_withdrawal(&decision) && decision.host.has_claimed_record();
+    let deletes_hostname = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
     let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
     match planned {
         Ok((host_plan, unfinished)) => {

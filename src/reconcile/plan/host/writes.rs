@@ -58,12 +58,13 @@ struct Change<'a, 'w> {
 
 impl RecordFate {
     /// A record that names digests without a rule is kept as long as the comment keeps these digests.
-    fn of(host: &Host<'_>, accepted: &[&Gated], is_withdrawal: bool, keeps_dangling: bool) -> Self {
+    fn of(decision: &Decision<'_, '_>, accepted: &[&Gated], keeps_dangling: bool) -> Self {
+        let host = &decision.host;
         if keeps_dangling {
             Self::Kept
         } else if accepted.is_empty() && hides_wildcard(host) {
             Self::Deleted
-        } else if !is_withdrawal {
+        } else if !decision.withdraws_hostname {
             Self::Kept
         } else if serves_foreign_rule(host) {
             Self::Released
@@ -81,7 +82,7 @@ impl Repoint {
 }
 
 impl<'a, 'w> Change<'a, 'w> {
-    fn of(decision: &Decision<'a, '_>, accepted: &[&'w Gated], is_withdrawal: bool) -> Self {
+    fn of(decision: &Decision<'a, '_>, accepted: &[&'w Gated]) -> Self {
         let Decision { host, withdrawn, .. } = decision;
         let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
@@ -89,7 +90,7 @@ impl<'a, 'w> Change<'a, 'w> {
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
         let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
-        let (deleted, deleted_later) = unwanted_rules(decision, accepted, is_withdrawal, repoint);
+        let (deleted, deleted_later) = unwanted_rules(decision, accepted, repoint);
         Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
@@ -131,8 +132,7 @@ pub(super) fn planned_writes(
     let accepted = decision.accepted();
     let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
-    let is_withdrawal = is_withdrawal(decision);
-    let change = Change::of(decision, &accepted, is_withdrawal);
+    let change = Change::of(decision, &accepted);
     if let Some(reason) = change.unwritable(host) {
         return Err(reason);
     }
@@ -140,10 +140,11 @@ pub(super) fn planned_writes(
     let may_come = !decision.has_unwritable_rules && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let keeps_dangling = !dangling.is_empty() && may_come;
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let fate = RecordFate::of(host, &accepted, is_withdrawal, keeps_dangling);
+    let fate = RecordFate::of(decision, &accepted, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
-    let deleted = inserted(change.deleted.iter().map(|rule| rule.digest));
-    let claims_after = Claims { is_released, ..claims_without(&claims_during, &removed, &deleted) };
+    let mut claims_after = Claims { is_released, ..claims_during.clone() };
+    let is_deleted = |digest: &Digest| change.deleted.iter().any(|rule| rule.digest == *digest);
+    claims_after.digests.retain(|digest| !removed.contains(digest) && !is_deleted(digest));
     let comments = comment::comments(host, &accepted);
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
@@ -223,28 +224,10 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     accepted.iter().filter(is_put).copied().collect()
 }
 
-/// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
-pub(super) fn is_withdrawal(decision: &Decision<'_, '_>) -> bool {
-    let Decision { host, withdrawn, .. } = decision;
-    if withdrawn.is_empty() || !decision.accepted().is_empty() {
-        return false;
-    }
-    let rules = host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path()));
-    let deleted = inserted(rules.map(|rule| rule.digest));
-    let claims = comment::claims_during(host, &[], withdrawn);
-    claims_without(&claims, &comment::dangling(host, &[]), &deleted).is_empty()
-}
-
-/// The claims that are left without the digests of deleted rules, and without the `dangling` digests.
-fn claims_without(claims: &Claims, dangling: &BTreeSet<Digest>, deleted: &BTreeSet<Digest>) -> Claims {
-    Claims { digests: &(&claims.digests - dangling) - deleted, ..*claims }
-}
-
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
 fn unwanted_rules<'a>(
     decision: &Decision<'a, '_>,
     accepted: &[&Gated],
-    is_withdrawal: bool,
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
     let Decision { host, withdrawn, .. } = decision;
@@ -259,7 +242,7 @@ fn unwanted_rules<'a>(
         // After `MOVE_GRACE` no visitor still reaches an older target.
         let is_past_grace = || host.is_unchanged_for(host.operator().move_grace);
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { is_past_grace() };
-        is_withdrawal || host.is_dry_run() || is_left
+        decision.withdraws_hostname || host.is_dry_run() || is_left
     };
     host.claimed_rules().copied().filter(is_unwanted).partition(is_deleted_now)
 }
