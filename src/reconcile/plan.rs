@@ -20,9 +20,8 @@ pub use host::comment::Comments;
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
@@ -60,27 +59,24 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan::default();
-    let (mut candidates, mut deletions) = (Vec::new(), Vec::new());
-    for (hostname, request) in requests {
-        if request.withdrawn.is_empty() {
-            let position = TurnPosition { deletes_hostname: false, hostname };
-            candidates.push((position, TurnCandidate::Unplanned(request)));
-        } else {
-            let outcome = plan_host(&hostname, request, context);
-            let deletes_hostname = outcome.deletes_hostname;
-            deletions.push((TurnPosition { deletes_hostname, hostname }, outcome));
-        }
+    let mut openings = Vec::new();
+    for outcome in plan.take_turn(candidates(requests, context), turn, context) {
+        let HostOutcome {
+            plan: host,
+            deletes_hostname: _,
+            refusals,
+            openings: more,
+            notes,
+            application_writes,
+        } = outcome;
+        plan.hosts.extend(host);
+        plan.refusals.extend(refusals);
+        openings.extend(more);
+        plan.notes.extend(notes);
+        plan.application_writes.extend(application_writes);
     }
-    let (allowed, without_plan) = without_mass_deletion(deletions, snapshot);
-    candidates.extend(allowed);
-    without_plan.into_iter().for_each(|outcome| plan.add(outcome));
-    candidates.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let is_before =
-        |(position, _): &(TurnPosition, TurnCandidate)| turn.start.is_some_and(|start| position < start);
-    let start = candidates.partition_point(is_before);
-    candidates.rotate_left(start);
-    plan.take_turn(candidates, turn.hostnames_max, context);
-    plan.decide_openings(snapshot, inputs.is_dry_run);
+    plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+    plan.decide_openings(openings, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -93,31 +89,26 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan
 }
 
-/// The planned deletions that are no mass deletion, and the outcomes of the other deletions, which have no plan. Mass
-/// deletion is judged over the deletions of all hostnames, not only of this turn, so they are planned before the turn
-/// begins.
-fn without_mass_deletion(
-    deletions: Vec<(TurnPosition, HostOutcome)>,
-    snapshot: &Snapshot,
-) -> (Vec<(TurnPosition, TurnCandidate)>, Vec<HostOutcome>) {
-    let withdrawn = deletions.iter().filter(|(position, _)| position.deletes_hostname);
-    let withdrawn: BTreeSet<&str> = inserted(withdrawn.map(|(position, _)| &*position.hostname));
-    let (mass, hostnames) = (mass_deletion::withheld(&withdrawn, snapshot), withdrawn.len());
-    let (mut allowed, mut without_plan) = (Vec::new(), Vec::new());
-    for (position, outcome) in deletions {
-        let Some(plan) = &outcome.plan else {
-            without_plan.push(outcome);
-            continue;
-        };
-        if mass.contains(&position.hostname) {
-            let resource = plan.resource.clone();
-            let refusal = Refusal::whole(position.hostname, resource, Reason::MassDeletion { hostnames });
-            without_plan.push(outcome.without_plan([refusal]));
+/// The hostnames of the request in the order of turns. Mass deletion is judged over the deletions of all hostnames, not
+/// only of one turn, so they are planned before the turn begins.
+fn candidates(
+    requests: BTreeMap<Box<str>, HostRequest>,
+    context: PlanContext<'_>,
+) -> BTreeMap<TurnPosition, TurnCandidate> {
+    let (mut candidates, mut deletions) = (BTreeMap::new(), Vec::new());
+    for (hostname, request) in requests {
+        if request.withdrawn.is_empty() {
+            let position = TurnPosition { deletes_hostname: false, hostname };
+            candidates.insert(position, TurnCandidate::Unplanned(request));
         } else {
-            allowed.push((position, TurnCandidate::Planned(outcome.into())));
+            let outcome = plan_host(&hostname, request, context);
+            deletions.push((TurnPosition { deletes_hostname: outcome.deletes_hostname, hostname }, outcome));
         }
     }
-    (allowed, without_plan)
+    mass_deletion::refuse(&mut deletions, context.snapshot);
+    let planned = |(position, outcome): (_, HostOutcome)| (position, TurnCandidate::Planned(outcome.into()));
+    candidates.extend(deletions.into_iter().map(planned));
+    candidates
 }
 
 /// The reason if an opening waits in vain for the deletion of the first of these applications: a rule that accepts its
@@ -141,20 +132,17 @@ fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &
 impl Plan {
     /// Refuses the openings that wait for an application which stays. A dry run shows the state after all loops: there the
     /// other openings do not wait, and the refused ones delete no application.
-    fn decide_openings(&mut self, snapshot: &Snapshot, is_dry_run: bool) {
+    fn decide_openings(&mut self, openings: Vec<Refusal>, snapshot: &Snapshot, is_dry_run: bool) {
         let mut kept = BTreeSet::new();
-        for refusal in std::mem::take(&mut self.refusals) {
-            let Reason::WaitsForAccessCheck(ids) = &refusal.reason else {
-                self.refusals.push(refusal);
-                continue;
-            };
-            match still_protected(&refusal, ids, self, snapshot) {
+        for opening in openings {
+            let Reason::WaitsForAccessCheck(ids) = &opening.reason else { continue };
+            match still_protected(&opening, ids, self, snapshot) {
                 Some(reason) => {
                     kept.extend(ids.iter().cloned());
-                    self.refusals.push(Refusal { reason, ..refusal });
+                    self.refusals.push(Refusal { reason, ..opening });
                 }
                 None if is_dry_run => {}
-                None => self.refusals.push(refusal),
+                None => self.refusals.push(opening),
             }
         }
         if is_dry_run {
@@ -164,27 +152,33 @@ impl Plan {
         }
     }
 
-    /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
+    /// The outcomes of the candidates until enough hostnames change. The remaining candidates are postponed, except those
+    /// that are planned and change nothing.
     fn take_turn(
         &mut self,
-        candidates: Vec<(TurnPosition, TurnCandidate)>,
-        hostnames_max: usize,
+        mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
+        turn: Turn<'_>,
         context: PlanContext<'_>,
-    ) {
-        for (position, candidate) in candidates {
-            if self.hosts.len() >= hostnames_max {
-                self.postponed.insert(position.hostname.clone());
-                self.next_turn.get_or_insert(position);
-                continue;
-            }
+    ) -> Vec<HostOutcome> {
+        let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
+        let (mut outcomes, mut changed) = (Vec::new(), 0);
+        for (position, candidate) in first.into_iter().chain(candidates) {
             let outcome = match candidate {
+                TurnCandidate::Planned(outcome) if outcome.plan.is_none() => *outcome,
+                _ if changed >= turn.hostnames_max => {
+                    self.postponed.insert(position.hostname.clone());
+                    self.next_turn.get_or_insert(position);
+                    continue;
+                }
                 TurnCandidate::Planned(outcome) => *outcome,
                 TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
             };
             let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
             let refusals = outcome.plan.as_ref().map(paused).unwrap_or_default();
-            self.add(if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) });
+            let outcome = if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) };
+            changed += usize::from(outcome.plan.is_some());
+            outcomes.push(outcome);
         }
-        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+        outcomes
     }
 }

@@ -114,7 +114,7 @@ impl<'a> Host<'a> {
         }
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
         let visited = snapshot.visited_tunnel(self.name());
-        let wanted = wanted.iter().filter_map(|one| one.publication.as_ref().ok());
+        let wanted = wanted.iter().filter_map(Wanted::accepted);
         let requests = wanted.map(|gated| gated.tunnel());
         let rules = self.rules.iter().map(|rule| rule.tunnel);
         let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);

@@ -6,9 +6,13 @@
 //! deletions are compared only with hostnames that are at least as old, by the creation times of the records.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use crate::collections::inserted;
 use crate::reconcile::namespace;
+use crate::reconcile::plan::planned::{HostOutcome, TurnPosition};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
@@ -21,10 +25,26 @@ struct OwnHostname {
     withdrawn: Option<Box<str>>,
 }
 
+/// Refuses the planned deletions that are mass deletions.
+pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &Snapshot) {
+    let withdrawn = deletions.iter().filter(|(position, _)| position.deletes_hostname);
+    let withdrawn: BTreeSet<Box<str>> = inserted(withdrawn.map(|(position, _)| position.hostname.clone()));
+    let withheld = withheld(&withdrawn, snapshot);
+    for (TurnPosition { hostname, .. }, outcome) in deletions {
+        if withheld.contains(hostname)
+            && let Some(plan) = &outcome.plan
+        {
+            let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
+            let refusal = Refusal::whole(hostname.clone(), plan.resource.clone(), reason);
+            *outcome = mem::take(outcome).without_plan([refusal]);
+        }
+    }
+}
+
 /// The hostnames of mass deletions among the `withdrawn` hostnames. With the namespace guard, each namespace is judged
 /// by itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no
 /// hostname are judged over all namespaces, because a source may fail for many small namespaces at once.
-pub(super) fn withheld(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
+fn withheld(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
     if limit == 0 || withdrawn.len() <= limit {
         return BTreeSet::new();
@@ -61,14 +81,14 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 /// All hostnames within the filter with a stamp of ours that is not released, each once. A record without a creation
 /// time counts as the oldest if its hostname is withdrawn, and as the youngest otherwise, which allows the fewest
 /// deletions.
-fn own_hostnames(withdrawn: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<OwnHostname> {
+fn own_hostnames(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> Vec<OwnHostname> {
     let own: Vec<OwnRecord<'_>> =
         snapshot.own_records().filter(|own| !own.stamp.claims.is_released).collect();
     let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
     let own_hostnames = of_hostnames.filter_map(|own| {
         let name = &*own.first()?.record.name;
         let created = own.iter().map(|own| own.record.created_unix_seconds);
-        let withdrawn = withdrawn.get(name).map(|name| (*name).into());
+        let withdrawn = withdrawn.get(name).cloned();
         let created_unix_seconds = if withdrawn.is_some() {
             created.map(Option::unwrap_or_default).min()
         } else {

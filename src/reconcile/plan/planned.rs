@@ -71,15 +71,6 @@ impl Plan {
             }
         }
     }
-
-    /// Adds the outcome of a hostname.
-    pub(super) fn add(&mut self, outcome: HostOutcome) {
-        let HostOutcome { plan, deletes_hostname: _, refusals, notes, application_writes } = outcome;
-        self.hosts.extend(plan);
-        self.refusals.extend(refusals);
-        self.notes.extend(notes);
-        self.application_writes.extend(application_writes);
-    }
 }
 
 /// The position of a hostname in the order of turns. Hostnames that are deleted come after all others, because another
@@ -158,6 +149,8 @@ pub(super) struct HostOutcome {
     /// True if the whole hostname is withdrawn, and has a record, even if the writes are refused.
     pub(super) deletes_hostname: bool,
     pub(super) refusals: Vec<Refusal>,
+    /// The openings that a later request finishes, unless they are refused: see [`Reason::WaitsForAccessCheck`].
+    pub(super) openings: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
 }
@@ -171,10 +164,10 @@ impl HostOutcome {
     /// hostname asks for the deletion of no application.
     pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForAccessCheck(_)));
+        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
         self.refusals.extend(refusals);
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, notes: Vec::new(), ..self }
+        Self { plan: None, openings: Vec::new(), notes: Vec::new(), ..self }
     }
 }
 

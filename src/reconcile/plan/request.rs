@@ -10,6 +10,7 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, namespace};
 
@@ -34,6 +35,24 @@ pub(super) struct Wanted<P> {
     pub(super) resource: Option<Box<str>>,
     /// The publication, or the reason why the endpoint is refused.
     pub(super) publication: Result<P, Reason>,
+}
+
+impl<P> Wanted<P> {
+    /// What the endpoint asks for, unless it is refused.
+    pub(super) fn accepted(&self) -> Option<&P> {
+        self.publication.as_ref().ok()
+    }
+
+    /// The reason if the endpoint is refused.
+    pub(super) fn reason(&self) -> Option<&Reason> {
+        self.publication.as_ref().err()
+    }
+
+    /// A refusal of the endpoint.
+    pub(super) fn refusal(&self, hostname: &str, reason: &Reason) -> Refusal {
+        let (set_identifier, resource) = (Some(self.set_identifier.clone()), self.resource.clone());
+        Refusal { hostname: hostname.into(), set_identifier, resource, reason: reason.clone() }
+    }
 }
 
 impl From<CanonicalEndpoint> for Wanted<Publication> {
@@ -94,10 +113,10 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
 
 /// Refuses the endpoints of objects whose namespace may not have the hostname.
 fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) {
-    let read = request.wanted.iter().filter(|one| one.publication.is_ok());
+    let read = request.wanted.iter().filter(|one| one.accepted().is_some());
     let objects = read.filter_map(|one| one.resource.as_deref());
     let holder = namespace::entitled(name, &request.registry_names, objects, snapshot);
-    for one in request.wanted.iter_mut().filter(|one| one.publication.is_ok()) {
+    for one in request.wanted.iter_mut().filter(|one| one.accepted().is_some()) {
         let asking = one.resource.as_deref().and_then(namespace::code_of);
         if asking.is_none() || asking != holder {
             one.publication = Err(Reason::NamespaceHeld { holder: holder.clone(), asking });

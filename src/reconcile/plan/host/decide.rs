@@ -26,13 +26,12 @@ use crate::reconcile::stamp::Digest;
 pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
-    wanted: Vec<Wanted<Gated>>,
+    /// The endpoints that are published, all in one tunnel.
+    pub(super) accepted: Vec<Gated>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
     pub(super) withdraws_hostname: bool,
-    /// True if the hostname's rules cannot be written now.
-    pub(super) has_unwritable_rules: bool,
     /// The refusals, the work on applications, and the notes on openings.
     pub(super) outcome: HostOutcome,
 }
@@ -40,14 +39,10 @@ pub(super) struct Decision<'a, 'w> {
 impl Wanted<Gated> {
     /// The work on the application of an endpoint that is not refused, if the application is written before the rule.
     fn first_write(&self) -> Option<&ApplicationWrite> {
-        match self.publication.as_ref().ok()?.access_step() {
+        match self.accepted()?.access_step() {
             AccessStep::ApplicationFirst(write) => Some(write),
             AccessStep::Nothing | AccessStep::Opening { .. } => None,
         }
-    }
-
-    fn refusal(&self, host: &Host<'_>, reason: Reason) -> Refusal {
-        host.refusal(&self.set_identifier, self.resource.as_deref(), reason)
     }
 }
 
@@ -60,7 +55,7 @@ pub(super) fn decide<'a, 'w>(
 ) -> Decision<'a, 'w> {
     // `adjust` leaves one endpoint for each path. Of several, the first by object counts.
     let mut paths = BTreeSet::new();
-    wanted.retain(|one| one.publication.is_err() || paths.insert(one.set_identifier.clone()));
+    wanted.retain(|one| one.reason().is_some() || paths.insert(one.set_identifier.clone()));
     let mut host = refuse_until_stable(&before, &mut wanted, withdrawals);
     let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     // If a rule waits for its application, further endpoints may have to be refused. A dry run writes nothing, so no rule waits.
@@ -71,8 +66,7 @@ pub(super) fn decide<'a, 'w>(
         }
         host = refuse_until_stable(&before, &mut wanted, withdrawals);
     }
-    let refused =
-        wanted.iter().filter_map(|one| Some(one.refusal(&host, one.publication.as_ref().err()?.clone())));
+    let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
@@ -80,7 +74,8 @@ pub(super) fn decide<'a, 'w>(
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
     let withdrawn = withdrawable(withdrawals, &wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
-    Decision { host, wanted, withdrawn, withdraws_hostname, has_unwritable_rules: false, outcome }
+    let accepted = wanted.into_iter().filter_map(|one| one.publication.ok()).collect();
+    Decision { host, accepted, withdrawn, withdraws_hostname, outcome }
 }
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
@@ -93,41 +88,22 @@ fn refuse_until_stable<'a>(
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let reasons = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
-        if reasons.iter().all(Option::is_none) {
+        let refused = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
+        if refused.is_empty() {
             return host;
         }
-        for (one, reason) in wanted.iter_mut().zip(reasons) {
-            if let Some(reason) = reason {
+        for (index, reason) in refused {
+            if let Some(one) = wanted.get_mut(index) {
                 one.publication = Err(reason);
             }
         }
     }
 }
 
-impl<'a> Decision<'a, '_> {
-    /// The decision on a hostname whose rules cannot be written: nothing is published or withdrawn.
-    pub(super) fn without_rules(host: Host<'a>) -> Self {
-        Self {
-            host,
-            wanted: Vec::new(),
-            withdrawn: Vec::new(),
-            withdraws_hostname: false,
-            has_unwritable_rules: true,
-            outcome: HostOutcome::default(),
-        }
-    }
-
-    /// The endpoints that are published, all in one tunnel.
-    pub(super) fn accepted(&self) -> Vec<&Gated> {
-        accepted_of(&self.wanted)
-    }
-}
-
 /// Adds what is said of an endpoint that opens its place, and the deletion of the application that protects it now, or the
 /// refusal that waits for it.
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
-    let Ok(gated) = &one.publication else { return };
+    let Some(gated) = one.accepted() else { return };
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
     let protection = host.protection();
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
@@ -143,7 +119,8 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletions.iter().cloned());
     if !waits_for.is_empty() {
-        outcome.refusals.push(one.refusal(host, Reason::WaitsForAccessCheck(waits_for.clone())));
+        let reason = Reason::WaitsForAccessCheck(waits_for.clone());
+        outcome.openings.push(one.refusal(host.name(), &reason));
     }
     if foreign.is_none() {
         outcome.notes.push(note(format!(
@@ -155,14 +132,14 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
 
 /// The refusals of deletions that wait for a refused endpoint.
 fn withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
-    let Some(refused) = wanted.iter().find(|one| one.publication.is_err()) else { return Vec::new() };
+    let Some(refused) = wanted.iter().find(|one| one.reason().is_some()) else { return Vec::new() };
     let reason = Reason::Withheld { by: refused.resource.clone() };
     let present = withdrawals.iter().filter(|(path, _)| has_published(host, path));
     present.map(|(path, object)| host.refusal(path, object.as_deref(), reason.clone())).collect()
 }
 
 fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {
-    wanted.iter().filter_map(|one| one.publication.as_ref().ok()).collect()
+    wanted.iter().filter_map(Wanted::accepted).collect()
 }
 
 /// True if we have a rule, or a record alone, for a set identifier.
@@ -175,7 +152,7 @@ fn has_published(host: &Host<'_>, set_identifier: &str) -> bool {
 /// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object, and ExternalDNS
 /// merges objects of different namespaces into one endpoint.
 fn withdrawable<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Option<&'w str>> {
-    if wanted.iter().any(|one| one.publication.is_err()) {
+    if wanted.iter().any(|one| one.reason().is_some()) {
         return Vec::new();
     }
     withdrawals.keys().map(|path| path_of(path)).collect()
@@ -190,35 +167,39 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
         && named.all(|rule| rule.is_claimed() && withdrawn.contains(&rule.path()))
 }
 
-/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals. The list
-/// is empty if no endpoint is accepted.
-fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
+/// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
+/// reasons.
+fn refused_now(
+    host: &Host<'_>,
+    withdrawn: &[Option<&str>],
+    wanted: &[Wanted<Gated>],
+) -> Vec<(usize, Reason)> {
     let accepted = accepted_of(wanted);
     let Some(intended) = intended(host, &accepted, withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
-    let reasons = wanted.iter().map(|one| {
-        let gated = one.publication.as_ref().ok()?;
+    let mut refused = Vec::new();
+    for (index, one) in wanted.iter().enumerate() {
+        let Some(gated) = one.accepted() else { continue };
         let beside = || {
             let refused = refused_before.get(&one.resource.as_deref())?;
             refused_beside(refused, one).filter(|_| !renews_login(host, gated))
         };
         let same_digest = || Some(obstacle::digest_taken_by(&intended.tunnel, *taken.get(&gated.digest()?)?));
-        let reason = obstacle::obstacle_to(host, &intended, gated).or_else(beside).or_else(same_digest);
-        if reason.is_none() {
-            taken.extend(gated.digest().map(|digest| (digest, gated.path())));
+        match obstacle::obstacle_to(host, &intended, gated).or_else(beside).or_else(same_digest) {
+            Some(reason) => refused.push((index, reason)),
+            None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
         }
-        reason
-    });
-    let reasons: Vec<Option<Reason>> = reasons.collect();
-    if reasons.iter().any(Option::is_some) {
-        return reasons;
     }
-    let lack_of_room = comment::lack_of_room(host, &accepted);
-    let is_new = |one: &Wanted<Gated>| {
-        one.publication.as_ref().is_ok_and(|gated| !comment::claims_already(host, gated))
-    };
-    wanted.iter().map(|one| lack_of_room.clone().filter(|_| is_new(one))).collect()
+    if refused.is_empty()
+        && let Some(reason) = comment::lack_of_room(host, &accepted)
+    {
+        let is_new =
+            |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
+        let new = wanted.iter().enumerate().filter(|(_, one)| is_new(one));
+        refused.extend(new.map(|(index, _)| (index, reason.clone())));
+    }
+    refused
 }
 
 /// What the request would make of the hostname with the `accepted` endpoints; `None` without any.
@@ -240,7 +221,7 @@ fn intended<'h>(
 /// The refused endpoints, by object.
 fn refused_by_object(wanted: &[Wanted<Gated>]) -> BTreeMap<Option<&str>, Vec<&Wanted<Gated>>> {
     let mut refused: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for one in wanted.iter().filter(|one| one.publication.is_err()) {
+    for one in wanted.iter().filter(|one| one.reason().is_some()) {
         refused.entry(one.resource.as_deref()).or_default().push(one);
     }
     refused
@@ -252,8 +233,7 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for =
         |reason: &Reason| matches!(reason, Reason::OpensToo { .. }) && one.first_write().is_some();
-    let mut refused =
-        refused.iter().filter_map(|other| Some((&other.set_identifier, other.publication.as_ref().err()?)));
+    let mut refused = refused.iter().filter_map(|other| Some((&other.set_identifier, other.reason()?)));
     let (path, reason) = refused.find(|(_, reason)| !is_waited_for(reason))?;
     if reason.fails_request() {
         return Some(reason.clone());

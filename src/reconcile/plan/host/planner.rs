@@ -26,7 +26,8 @@ pub(in crate::reconcile::plan) fn plan_host(
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
-        return HostOutcome::refused(refusals_of_mistakes(name, &request).collect());
+        let mistakes = request.wanted.iter().filter_map(|one| Some(one.refusal(name, one.reason()?)));
+        return HostOutcome::refused(mistakes.collect());
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
@@ -44,24 +45,16 @@ pub(in crate::reconcile::plan) fn plan_host(
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let deletes_hostname = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
     let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
+    let refusal = |reason| Refusal::whole(name.into(), resource.clone(), reason);
     match planned {
         Ok((host_plan, unfinished)) => {
             outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
-            outcome.refusals.extend(unfinished);
+            outcome.refusals.extend(unfinished.into_iter().map(refusal));
             outcome
         }
         Err(reason) => {
-            let outcome = outcome.without_plan([Refusal::whole(name.into(), resource.clone(), reason)]);
-            HostOutcome { plan: hiding_deletion(decision.host, resource), ..outcome }
+            let outcome = outcome.without_plan([refusal(reason)]);
+            HostOutcome { plan: hiding_deletion(&decision.host, resource.clone()), ..outcome }
         }
     }
-}
-
-/// The refusals of the endpoints without a publication.
-fn refusals_of_mistakes(name: &str, request: &HostRequest) -> impl Iterator<Item = Refusal> {
-    request.wanted.iter().filter_map(|wanted| {
-        let reason = wanted.publication.as_ref().err()?.clone();
-        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
-        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
-    })
 }

@@ -13,7 +13,6 @@ use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
-use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
@@ -123,22 +122,24 @@ impl<'a, 'w> Change<'a, 'w> {
     }
 }
 
-/// The writes of a decision, and the refusals of the work that is left to a later request.
+/// The writes of a decision, and the reasons why work is left to a later request.
+///
+/// # Errors
+/// The reason why the rules cannot be written.
 pub(super) fn planned_writes(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
-) -> Result<(HostPlan, Vec<Refusal>), Reason> {
+) -> Result<(HostPlan, Vec<Reason>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
-    let accepted = decision.accepted();
+    let accepted: Vec<&Gated> = decision.accepted.iter().collect();
     let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
     let change = Change::of(decision, &accepted);
     if let Some(reason) = change.unwritable(host) {
         return Err(reason);
     }
-    // Another instance may be about to write the rule of such a digest, unless no rule can be written.
-    let may_come = !decision.has_unwritable_rules && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
-    let keeps_dangling = !dangling.is_empty() && may_come;
+    // Another instance may be about to write the rule of such a digest.
+    let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
     let fate = RecordFate::of(decision, &accepted, keeps_dangling);
     let is_released = claims_during.is_released || fate == RecordFate::Released;
@@ -151,9 +152,8 @@ pub(super) fn planned_writes(
     } else {
         RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims_after)
     };
-    let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let digest_stays = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
-    let refusals = change.unfinished_move(host).into_iter().chain(digest_stays).map(refusal).collect();
+    let unfinished = change.unfinished_move(host).into_iter().chain(digest_stays).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
@@ -168,16 +168,26 @@ pub(super) fn planned_writes(
         comments,
         resource,
     };
-    Ok((plan, refusals))
+    Ok((plan, unfinished))
 }
 
-/// The deletion of a new record that hides a wildcard's record, if its rules cannot be written.
-pub(super) fn hiding_deletion(host: Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
-    if !hides_wildcard(&host) {
-        return None;
-    }
-    let (plan, _) = planned_writes(&Decision::without_rules(host), resource).ok()?;
-    Some(plan).filter(|plan| !plan.is_empty())
+/// The deletion of a new record that hides a wildcard's record and whose rules cannot be written, by this instance or
+/// another one.
+pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
+    hides_wildcard(host).then(|| HostPlan {
+        hostname: host.name().into(),
+        zone: host.zone.zone.id.clone(),
+        stamp_operations: Vec::new(),
+        edits: Vec::new(),
+        unstamp_operations: deletions(host),
+        adoptions: Vec::new(),
+        adopted_rules: BTreeSet::new(),
+        moves_to: None,
+        claims: Claims::default(),
+        removed_dangling: comment::dangling(host, &[]),
+        comments: comment::comments(host, &[]),
+        resource,
+    })
 }
 
 /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
