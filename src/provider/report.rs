@@ -185,12 +185,11 @@ pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
 /// The complete former rule or record, and the options of the rule that change.
 pub(super) fn describe_adoption(
     hostname: &str,
-    Adoption { path, was, options }: &Adoption,
+    Adoption { digest: _, path, was, options }: &Adoption,
 ) -> impl Iterator<Item = LogLine> {
     let options: Vec<String> = options.iter().map(describe_option).collect();
     let texts = [("before", was.clone()), ("changed options", options.join("; "))];
-    let path = path.as_deref().filter(|path| !path.is_empty());
-    let line = LogLine::default().quoted("hostname", hostname).quoted("path", path);
+    let line = LogLine::default().quoted("hostname", hostname).quoted("path", path.as_deref());
     texts.into_iter().flat_map(move |(what, text)| {
         let line = line.clone();
         // Redacted before the text is divided, because a divided secret would not be recognized.

@@ -166,7 +166,7 @@ impl<'a> Ledger<'a> {
             });
             self.stamped.insert(piece.host.hostname.clone(), stamped.collect());
             self.uncertain.remove(&piece.host.hostname);
-            self.own.add(piece.hostname(), piece.host.adopted_rules.iter().copied());
+            self.own.add(piece.hostname(), piece.host.adopted_rules());
         }
     }
 

@@ -10,7 +10,6 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::opening::plan_opening;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
@@ -136,6 +135,17 @@ impl Gated {
     }
 }
 
+/// A publication at the gate.
+#[derive(Clone, Copy)]
+pub(super) struct Gate<'a> {
+    pub(super) context: PlanContext<'a>,
+    pub(super) publication: &'a Publication,
+    /// The object of the endpoint, if it is known.
+    pub(super) resource: Option<&'a str>,
+    /// The present protection of the hostname.
+    pub(super) protection: HostProtection<'a>,
+}
+
 /// The publication of an object, with the Access check that its rule needs.
 ///
 /// # Errors
@@ -146,16 +156,15 @@ pub(in crate::reconcile) fn pass_gate(
     resource: Option<&str>,
 ) -> Result<Gated, Reason> {
     let protection = HostProtection::of(&publication.hostname, context.snapshot);
+    let gate = Gate { context, publication: &publication, resource, protection };
     let (check, access_step) = match &publication.wanted_access {
         WantedAccess::Protected(wanted) => {
-            let (check, access_step) = check_of_policies(context, &publication, wanted, protection)?;
+            let (check, access_step) = gate.check_of_policies(wanted)?;
             (Some(check), access_step)
         }
-        _ if context.snapshot.operator().access_guard => {
-            (Some(check_of_guard(&publication, protection)?), AccessStep::Nothing)
-        }
-        WantedAccess::Open => (None, plan_opening(context, &publication, resource, protection)?),
-        WantedAccess::Unspecified => (check_of_present(&publication, protection)?, AccessStep::Nothing),
+        _ if context.snapshot.operator().access_guard => (Some(gate.check_of_guard()?), AccessStep::Nothing),
+        WantedAccess::Open => (None, gate.plan_opening()?),
+        WantedAccess::Unspecified => (gate.check_of_present()?, AccessStep::Nothing),
     };
     let with_check = |rule: WantedRule| WantedRule {
         origin_request: rule.origin_request.with_access_check(check),
@@ -166,123 +175,115 @@ pub(in crate::reconcile) fn pass_gate(
     Ok(Gated { publication, resource: resource.map(Into::into), access_step })
 }
 
-/// The Access check of a rule whose endpoint names policies, and the work on the application.
-fn check_of_policies(
-    context: PlanContext<'_>,
-    publication: &Publication,
-    wanted: &WantedApplication,
-    protection: HostProtection<'_>,
-) -> Result<(AccessCheck, AccessStep), Reason> {
-    let access = context.snapshot.access.snapshot_or_reason();
-    let access = access.map_err(|unread| unknown(publication, protection, &unread))?;
-    let place = Place::of(&publication.hostname, publication.path())
-        .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
-    if access.pending.iter().any(|pending| **pending == *place.to_string()) {
-        return Err(Reason::Waiting(
-            "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
-        ));
-    }
-    let own = protection.application_made_for(publication.path()).map(|own| own.application);
-    if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
-        // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
-        if place::may_be_bypassed(own) {
-            return Err(Reason::AccessPolicy(LETS_PAST.into()));
+impl Gate<'_> {
+    /// The Access check of a rule whose endpoint names policies, and the work on the application.
+    fn check_of_policies(self, wanted: &WantedApplication) -> Result<(AccessCheck, AccessStep), Reason> {
+        let Self { context, publication, protection, .. } = self;
+        let access = context.snapshot.access.snapshot_or_reason();
+        let access = access.map_err(|unread| self.unknown(&unread))?;
+        let place = Place::of(&publication.hostname, publication.path())
+            .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
+            return Err(Reason::Waiting(
+                "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
+            ));
         }
-        return Ok((access.check_of([own]), AccessStep::Nothing));
+        let own = protection.application_made_for(publication.path()).map(|own| own.application);
+        if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
+            // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
+            if place::may_be_bypassed(own) {
+                return Err(Reason::AccessPolicy(LETS_PAST.into()));
+            }
+            return Ok((access.check_of([own]), AccessStep::Nothing));
+        }
+        if let Err(unread) = &access.policies {
+            return Err(self.unknown(unread));
+        }
+        if let Some(problem) = wanted.problem() {
+            return Err(Reason::AccessPolicy(problem.into()));
+        }
+        let foreign = protection.in_the_way(&place);
+        if let Some(other) = foreign {
+            let is_exact = place::has_destinations_of(other, &place);
+            if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
+                return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+            }
+        }
+        let present = own.or(foreign);
+        let operation = match present {
+            Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
+            None => ApplicationOperation::Create(wanted.clone()),
+        };
+        let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
+        context.inputs.check_not_paused(write.content_fingerprint())?;
+        Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
     }
-    if let Err(unread) = &access.policies {
-        return Err(unknown(publication, protection, unread));
+
+    /// The Access check of a rule under `ACCESS_GUARD`, which allows no open place.
+    fn check_of_guard(self) -> Result<AccessCheck, Reason> {
+        let Self { publication, protection, .. } = self;
+        let access = protection.whole_access().map_err(|unread| self.unknown(&unread))?;
+        let covering = guard::cover(protection.near(), protection.hostname, publication.path());
+        let covering = covering.map_err(Reason::Unprotected)?;
+        if publication.wanted_access == WantedAccess::Open {
+            let application =
+                covering.first().map(|application| application.name.clone()).unwrap_or_default();
+            return Err(Reason::StillProtected { application, relying: None, is_of_place: false });
+        }
+        Ok(access.check_of(covering))
     }
-    if let Some(problem) = wanted.problem() {
-        return Err(Reason::AccessPolicy(problem.into()));
+
+    /// The Access check that preserves the present protection of the place, for an endpoint that names no policies.
+    fn check_of_present(self) -> Result<Option<AccessCheck>, Reason> {
+        let Self { publication, protection, .. } = self;
+        let Some(rule) = &publication.rule else {
+            return self.check_record_opens_nothing().map(|()| None);
+        };
+        let path = publication.path();
+        let covering = protection.own_login(path).map(|own| own.application);
+        if let Some(asked) = rule.origin_request.access_check() {
+            if protection.application_made_for(path).is_some() {
+                return Err(Reason::AccessPolicy(TWO_WAYS.into()));
+            }
+            return Ok(Some(asked.clone().accepting(covering.map(|covering| &covering.audience))));
+        }
+        let present = protection.present_check(path);
+        if present.is_none() {
+            self.check_login_is_known()?;
+        }
+        Ok(protection.kept_check(present, covering))
     }
-    let foreign = protection.in_the_way(&place);
-    if let Some(other) = foreign {
-        let is_exact = place::has_destinations_of(other, &place);
-        if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
-            return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+
+    /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.
+    fn check_record_opens_nothing(self) -> Result<(), Reason> {
+        let Self { publication, protection, .. } = self;
+        self.check_login_is_known()?;
+        // The comment may claim the record without a rule before the rule is deleted.
+        let rule = protection.own_rule(None, Some(&publication.tunnel));
+        let is_open =
+            !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
+        let is_closed_by_rule =
+            protection.present_check(None).is_some() && protection.own_login(None).is_none();
+        if is_closed_by_rule && !is_open { Err(Reason::WouldOpen) } else { Ok(()) }
+    }
+
+    /// Refuses a publication while Access cannot be read, if a comment says that Access protects the hostname.
+    fn check_login_is_known(self) -> Result<(), Reason> {
+        match &self.context.snapshot.access {
+            AccessReading::Failed(unread) if self.protection.claims_protection() => Err(self.unknown(unread)),
+            _ => Ok(()),
         }
     }
-    let present = own.or(foreign);
-    let operation = match present {
-        Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
-        None => ApplicationOperation::Create(wanted.clone()),
-    };
-    let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
-    context.inputs.check_not_paused(write.content_fingerprint())?;
-    Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
-}
 
-/// The Access check of a rule under `ACCESS_GUARD`, which allows no open place.
-fn check_of_guard(publication: &Publication, protection: HostProtection<'_>) -> Result<AccessCheck, Reason> {
-    let access = protection.whole_access().map_err(|unread| unknown(publication, protection, &unread))?;
-    let covering = guard::cover(protection.near(), protection.hostname, publication.path());
-    let covering = covering.map_err(Reason::Unprotected)?;
-    if publication.wanted_access == WantedAccess::Open {
-        let application = covering.first().map(|application| application.name.clone()).unwrap_or_default();
-        return Err(Reason::StillProtected { application, relying: None, is_of_place: false });
-    }
-    Ok(access.check_of(covering))
-}
-
-/// The Access check that preserves the present protection of the place, for an endpoint that names no policies.
-fn check_of_present(
-    publication: &Publication,
-    protection: HostProtection<'_>,
-) -> Result<Option<AccessCheck>, Reason> {
-    let Some(rule) = &publication.rule else {
-        return check_record_opens_nothing(publication, protection).map(|()| None);
-    };
-    let path = publication.path();
-    let covering = protection.own_login(path).map(|own| own.application);
-    if let Some(asked) = rule.origin_request.access_check() {
-        if protection.application_made_for(path).is_some() {
-            return Err(Reason::AccessPolicy(TWO_WAYS.into()));
+    /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
+    /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
+    pub(super) fn unknown(self, unread: &AccessReadError) -> Reason {
+        let Self { publication, protection, .. } = self;
+        let is_published = protection.own_rule(publication.path(), None).is_some()
+            || protection.is_record_only_in(&publication.tunnel);
+        if unread.is_permanent || is_published {
+            return Reason::AccessUnknown(unread.reason.clone());
         }
-        return Ok(Some(asked.clone().accepting(covering.map(|covering| &covering.audience))));
+        Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
     }
-    let present = protection.present_check(path);
-    if present.is_none() {
-        check_login_is_known(publication, protection)?;
-    }
-    Ok(protection.kept_check(present, covering))
-}
-
-/// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.
-fn check_record_opens_nothing(
-    publication: &Publication,
-    protection: HostProtection<'_>,
-) -> Result<(), Reason> {
-    check_login_is_known(publication, protection)?;
-    // The comment may claim the record without a rule before the rule is deleted.
-    let rule = protection.own_rule(None, Some(&publication.tunnel));
-    let is_open =
-        !rule.is_some_and(Rule::requires_access) && protection.is_record_only_in(&publication.tunnel);
-    let is_closed_by_rule = protection.present_check(None).is_some() && protection.own_login(None).is_none();
-    if is_closed_by_rule && !is_open { Err(Reason::WouldOpen) } else { Ok(()) }
-}
-
-/// Refuses a publication while Access cannot be read, if a comment says that Access protects the hostname.
-fn check_login_is_known(publication: &Publication, protection: HostProtection<'_>) -> Result<(), Reason> {
-    match &protection.snapshot.access {
-        AccessReading::Failed(unread) if protection.claims_protection() => {
-            Err(unknown(publication, protection, unread))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
-/// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
-pub(super) fn unknown(
-    publication: &Publication,
-    protection: HostProtection<'_>,
-    unread: &AccessReadError,
-) -> Reason {
-    let is_published = protection.own_rule(publication.path(), None).is_some()
-        || protection.is_record_only_in(&publication.tunnel);
-    if unread.is_permanent || is_published {
-        return Reason::AccessUnknown(unread.reason.clone());
-    }
-    Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
 }

@@ -2,92 +2,91 @@
 //! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
 
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, unknown};
-use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
 use crate::reconcile::access::requests::{RuleKey, UnopenedAsks, UnopenedPlace};
-use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
-use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 
-/// The work that opens the place of the publication.
-pub(super) fn plan_opening(
-    context: PlanContext<'_>,
-    publication: &Publication,
-    resource: Option<&str>,
-    protection: HostProtection<'_>,
-) -> Result<AccessStep, Reason> {
-    let path = publication.path();
-    if let AccessReading::Failed(unread) = &context.snapshot.access
-        && (protection.claims_protection() || protection.present_check(path).is_some())
-    {
-        return Err(unknown(publication, protection, unread));
-    }
-    let mut covering: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
-    // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
-    let made_for = protection.application_made_for(path);
-    covering.extend(
-        made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
-    );
-    let opening_rule = RuleKey::of(publication.hostname.as_str(), path);
-    for own in &covering {
-        if let Some(relying) =
-            first_relying(*own, Some(&opening_rule), context.access_requests, context.snapshot)
+impl Gate<'_> {
+    /// The work that opens the place of the publication.
+    pub(super) fn plan_opening(self) -> Result<AccessStep, Reason> {
+        let Self { context, publication, protection, .. } = self;
+        let path = publication.path();
+        if let AccessReading::Failed(unread) = &context.snapshot.access
+            && (protection.claims_protection() || protection.present_check(path).is_some())
         {
-            let application = own.application.name.clone();
-            let is_of_place = own.place.is(publication.hostname.as_str(), path);
-            return Err(Reason::StillProtected { application, relying: Some(relying.into()), is_of_place });
+            return Err(self.unknown(unread));
         }
+        let mut covering: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
+        // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
+        let made_for = protection.application_made_for(path);
+        covering.extend(
+            made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
+        );
+        let opening_rule = RuleKey::of(publication.hostname.as_str(), path);
+        for own in &covering {
+            if let Some(relying) =
+                first_relying(*own, Some(&opening_rule), context.access_requests, context.snapshot)
+            {
+                let application = own.application.name.clone();
+                let is_of_place = own.place.is(publication.hostname.as_str(), path);
+                return Err(Reason::StillProtected {
+                    application,
+                    relying: Some(relying.into()),
+                    is_of_place,
+                });
+            }
+        }
+        if covering.is_empty() && protection.present_check(path).is_none() {
+            return Ok(AccessStep::Nothing);
+        }
+        self.check_nothing_else_opens(&covering)?;
+        // An old answer may hide a rule that relies on the application.
+        if let Some(problem) = context.snapshot.old_answers.values().next() {
+            return Err(Reason::Waiting(problem.to_string()));
+        }
+        let Some(first) = covering.first() else {
+            return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: Vec::new() });
+        };
+        let is_accepted = context.snapshot.is_accepted(first.application);
+        // A dry run shows the state after all loops.
+        let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
+        let deletions: Vec<_> =
+            covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
+        deletions
+            .iter()
+            .try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
+        let is_last = !is_accepted && covering.len() == 1;
+        let ids = || covering.iter().map(|own| own.application.id.clone()).collect();
+        let waits_for = if is_last { Vec::new() } else { ids() };
+        Ok(AccessStep::Opening { deletions, waits_for })
     }
-    if covering.is_empty() && protection.present_check(path).is_none() {
-        return Ok(AccessStep::Nothing);
-    }
-    check_nothing_else_opens(context, resource, protection, path, &covering)?;
-    // An old answer may hide a rule that relies on the application.
-    if let Some(problem) = context.snapshot.old_answers.values().next() {
-        return Err(Reason::Waiting(problem.to_string()));
-    }
-    let Some(first) = covering.first() else {
-        return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: Vec::new() });
-    };
-    let is_accepted = context.snapshot.is_accepted(first.application);
-    // A dry run shows the state after all loops.
-    let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
-    let deletions: Vec<_> = covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
-    deletions.iter().try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
-    let is_last = !is_accepted && covering.len() == 1;
-    let ids = || covering.iter().map(|own| own.application.id.clone()).collect();
-    let waits_for = if is_last { Vec::new() } else { ids() };
-    Ok(AccessStep::Opening { deletions, waits_for })
-}
 
-/// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
-/// opening deletes the applications `deleted`, and removes the Access check of the path's rule.
-fn check_nothing_else_opens(
-    context: PlanContext<'_>,
-    resource: Option<&str>,
-    protection: HostProtection<'_>,
-    path: Option<&str>,
-    deleted: &[OwnApplication<'_>],
-) -> Result<(), Reason> {
-    let is_guarded = context.snapshot.operator().namespace_guard;
-    let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
-    let opened = context.access_requests.unopened.iter().find(|unopened| {
-        // With the namespace guard, an endpoint of another namespace cannot block an opening.
-        let is_of_others = is_guarded && namespace_of(unopened.resource.as_deref()) != namespace_of(resource);
-        // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
-        let counts = !is_of_others && (unopened.asks == UnopenedAsks::Unknown || !context.inputs.is_dry_run);
-        let is_covered_from = |place: &Place| unopened.is_covered_from(place.hostname(), place.path());
-        let is_at_path = || unopened.is_covered_from(protection.hostname.as_str(), path);
-        counts
-            && (is_at_path() || deleted.iter().any(|own| is_covered_from(own.place)))
-            && !unopened.stays_closed_without(deleted, context.snapshot)
-    });
-    opened.map_or(Ok(()), |UnopenedPlace { hostname, set_identifier, .. }| {
-        let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
-        Err(Reason::OpensToo { hostname, set_identifier })
-    })
+    /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
+    /// opening deletes the applications `deleted`, and removes the Access check of the path's rule.
+    fn check_nothing_else_opens(self, deleted: &[OwnApplication<'_>]) -> Result<(), Reason> {
+        let Self { context, publication, resource, .. } = self;
+        let is_guarded = context.snapshot.operator().namespace_guard;
+        let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
+        let opened = context.access_requests.unopened.iter().find(|unopened| {
+            // With the namespace guard, an endpoint of another namespace cannot block an opening.
+            let is_of_others =
+                is_guarded && namespace_of(unopened.resource.as_deref()) != namespace_of(resource);
+            // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
+            let counts =
+                !is_of_others && (unopened.asks == UnopenedAsks::Unknown || !context.inputs.is_dry_run);
+            let is_covered_from = |place: &Place| unopened.is_covered_from(place.hostname(), place.path());
+            let is_at_path = || unopened.is_covered_from(publication.hostname.as_str(), publication.path());
+            counts
+                && (is_at_path() || deleted.iter().any(|own| is_covered_from(own.place)))
+                && !unopened.stays_closed_without(deleted, context.snapshot)
+        });
+        opened.map_or(Ok(()), |UnopenedPlace { hostname, set_identifier, .. }| {
+            let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
+            Err(Reason::OpensToo { hostname, set_identifier })
+        })
+    }
 }

@@ -3,8 +3,10 @@
 mod adoption;
 pub(super) mod comment;
 mod decide;
+mod intended;
 mod obstacle;
 pub(super) mod planner;
+mod record_writes;
 mod writes;
 
 use std::time::Duration;

@@ -50,7 +50,7 @@ fn reordered(
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
     let mut adopted = OwnDigests::default();
-    hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
+    hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules()));
     let mut notes = Vec::new();
     for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
         let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));

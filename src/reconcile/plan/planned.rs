@@ -97,7 +97,9 @@ pub enum Stage {
 /// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {
-    /// The path of the rule, empty for a rule without one; `None` for a record.
+    /// The digest of the rule; `None` for a record.
+    pub digest: Option<Digest>,
+    /// The path of the rule.
     pub path: Option<Box<str>>,
     /// The record or rule as text, with the JSON that restores it.
     pub was: String,
@@ -129,8 +131,6 @@ pub struct HostPlan {
     pub unstamp_operations: Vec<RecordOperation>,
     /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
     pub adoptions: Vec<Adoption>,
-    /// The digests of the rules in `adoptions`.
-    pub adopted_rules: BTreeSet<Digest>,
     /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
     pub moves_to: Option<TunnelId>,
     /// The claims of the records after all stages.
@@ -181,6 +181,11 @@ impl PlannedEdit {
 impl HostPlan {
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.operations().next().is_none()
+    }
+
+    /// The digests of the rules that are taken over.
+    pub(crate) fn adopted_rules(&self) -> impl Iterator<Item = Digest> {
+        self.adoptions.iter().filter_map(|adoption| adoption.digest)
     }
 
     /// True if a record of the hostname is created.

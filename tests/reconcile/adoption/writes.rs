@@ -167,8 +167,8 @@ fn of_two_rules_with_one_path_another_owners_stamp_makes_neither_ours() {
     cloudflare.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
     let wanted = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", "^/new$")])];
     let plan = cloudflare.run_loop(&wanted, usize::MAX);
-    let taken: Vec<_> = plan.hosts.iter().flat_map(|host| &host.adoptions).map(|one| &one.path).collect();
-    assert_eq!(taken, [&None], "the record alone");
+    let taken: Vec<_> = plan.hosts.iter().flat_map(|host| &host.adoptions).map(|one| one.digest).collect();
+    assert_eq!(taken, [None], "the record alone");
     settle(&mut cloudflare, &[]);
     let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     let theirs = rules.filter(|rule| rule.service().starts_with("http://theirs")).count();

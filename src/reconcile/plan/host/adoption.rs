@@ -168,11 +168,11 @@ fn record_adoption(record: &Record) -> Adoption {
     let Record { name, record_type, content, proxied, ttl, comment, .. } = record.clone();
     let whole = NewRecord { name, record_type: record_type.into(), content, proxied, ttl, comment };
     let json = serde_json::to_string(&whole).expect("texts, numbers and booleans are always JSON");
-    Adoption { path: None, was: format!("record {}", masked_json(&json)), options: Vec::new() }
+    Adoption { digest: None, path: None, was: format!("record {}", masked_json(&json)), options: Vec::new() }
 }
 
 fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> Adoption {
-    let HostRule { tunnel, rule, .. } = *taken;
+    let HostRule { tunnel, rule, digest, .. } = *taken;
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = accepted.iter().find(|gated| gated.path() == path).and_then(|gated| {
@@ -183,7 +183,8 @@ fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> 
     let rules = document(tunnel).into_iter().flat_map(Document::rules);
     let number = rules.take_while(|other| !std::ptr::eq(*other, rule)).count() + 1;
     Adoption {
-        path: Some(path.unwrap_or_default().into()),
+        digest: Some(digest),
+        path: path.map(Into::into),
         was: format!("rule {number} of tunnel {tunnel} {}", masked_json(rule.raw().get())),
         options: options.unwrap_or_default(),
     }

@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Host;
-use super::obstacle::Intended;
+use super::intended::Intended;
 use super::{adoption, comment, obstacle};
-use crate::ingress::{PathPattern, Rule, WantedRule};
-use crate::model::TunnelId;
+use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
@@ -175,7 +174,7 @@ fn refused_now(
     wanted: &[Wanted<Gated>],
 ) -> Vec<(usize, Reason)> {
     let accepted = accepted_of(wanted);
-    let Some(intended) = intended(host, &accepted, withdrawn) else { return Vec::new() };
+    let Some(intended) = Intended::of(host, &accepted, withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     let mut refused = Vec::new();
@@ -200,22 +199,6 @@ fn refused_now(
         refused.extend(new.map(|(index, _)| (index, reason.clone())));
     }
     refused
-}
-
-/// What the request would make of the hostname with the `accepted` endpoints; `None` without any.
-fn intended<'h>(
-    host: &'h Host<'_>,
-    accepted: &[&'h Gated],
-    withdrawn: &[Option<&'h str>],
-) -> Option<Intended<'h>> {
-    let keeps_whole = host.has_path(None) && !withdrawn.contains(&None);
-    let left_behind = left_behind(host, accepted, keeps_whole);
-    let tunnel = tunnel_for(host, accepted, withdrawn)?;
-    let open_rule = host.protection().open_rule_in(&tunnel, accepted);
-    let requires_login = |gated: &Gated| gated.rule().is_some_and(WantedRule::requires_access);
-    let open = accepted.iter().filter(|gated| !requires_login(gated)).map(|gated| gated.path());
-    let without_login = withdrawn.iter().copied().chain(open).collect();
-    Some(Intended { tunnel, left_behind, open_rule, without_login })
 }
 
 /// The refused endpoints, by object.
@@ -255,35 +238,4 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
     let check = present.access_check().cloned();
     let origin_request = wanted.origin_request.clone().with_access_check(check);
     present.equals(&WantedRule { origin_request, ..wanted.clone() })
-}
-
-/// The tunnel that visitors reach now, with a rule there that would lose them, if an endpoint asks for another tunnel.
-fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
-    let visited = host.visited_tunnel()?;
-    let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
-    let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
-    // A record alone leaves the requests to the rules of others, and to those of our wildcards.
-    let is_asked_for = |rule: &Rule| {
-        let takes_all = |path: Option<&str>| PathPattern::matches_all_of(path, rule.path());
-        keeps_whole || accepted.iter().any(|gated| gated.rule().is_some() && takes_all(gated.path()))
-    };
-    let of_wildcard = || obstacle::wildcard_left_behind(host, wanted, &is_asked_for);
-    let rule = obstacle::foreign_rule_left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
-    Some((visited, rule))
-}
-
-/// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
-/// a rule or the record alone remains there, and otherwise the tunnel of the first endpoint.
-fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
-    let first = accepted.first()?.tunnel();
-    let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
-    let Some(visited) = host.record_tunnel().filter(is_live) else {
-        return Some(first.clone());
-    };
-    let goes =
-        |path: Option<&str>| withdrawn.contains(&path) || accepted.iter().any(|gated| gated.path() == path);
-    let stays = host.claims_record_only() && !goes(None)
-        || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
-    let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
-    Some(if stays || is_asked_for() { visited } else { first.clone() })
 }

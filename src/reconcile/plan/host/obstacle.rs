@@ -1,26 +1,14 @@
 //! Finds the obstacles to an endpoint, such as foreign records and rules.
 
 use super::adoption;
+use super::intended::Intended;
 use super::{Host, HostRule, Ownership};
-use crate::ingress::{Rule, is_status};
+use crate::ingress::Rule;
 use crate::model::text::mask_userinfo;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::access::answering::{rules_taking, rules_taking_until};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::reason::{Reason, RecordHolder};
 use crate::reconcile::stamp::Digest;
-
-/// What the request would make of the hostname.
-pub(super) struct Intended<'r> {
-    /// The tunnel that will serve the hostname.
-    pub(super) tunnel: TunnelId,
-    /// The tunnel that visitors reach now, if a rule there must not lose them.
-    pub(super) left_behind: Option<(TunnelId, &'r Rule)>,
-    /// The reason if the record would take visitors to an open rule in the tunnel.
-    pub(super) open_rule: Option<Reason>,
-    /// The paths whose rules are deleted, or require no login.
-    pub(super) without_login: Vec<Option<&'r str>>,
-}
 
 /// The obstacle to an endpoint, except that another endpoint of its object is refused.
 pub(super) fn obstacle_to(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) -> Option<Reason> {
@@ -77,47 +65,6 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     let mut ambiguous = host.rules.iter().filter(|rule| rule.ownership == Ownership::Ambiguous);
     let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
     Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path(), &[])?))
-}
-
-/// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
-/// unless the whole hostname is asked for. If the record pointed to another tunnel, the rule would lose its requests.
-pub(super) fn foreign_rule_left_behind<'a>(
-    host: &Host<'a>,
-    visited: &TunnelId,
-    is_whole: bool,
-) -> Option<&'a Rule> {
-    let snapshot = host.snapshot();
-    let wider = || {
-        let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
-        let tunnel = snapshot.tunnels.get(visited).filter(|_| !is_whole)?;
-        // A rule of the hostname that is ours may be deleted.
-        let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
-        let rules = rules_taking_until(host.name(), None, tunnel, &is_last).into_iter();
-        // A rule with only a path is for no hostname more than for another.
-        let counts = |rule: &Rule| !rule.folded_hostname().is_empty() || rule.path().is_none();
-        rules.filter(|rule| is_foreign(rule) && counts(rule)).find(|rule| !is_status(rule.service()))
-    };
-    let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
-    rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
-}
-
-/// A rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if no rule of the
-/// wanted tunnel takes them all, and no endpoint either (`is_asked_for`). The wildcard may move later, or never.
-pub(super) fn wildcard_left_behind<'a>(
-    host: &Host<'a>,
-    wanted: &TunnelId,
-    is_asked_for: &dyn Fn(&Rule) -> bool,
-) -> Option<&'a Rule> {
-    let (snapshot, name) = (host.snapshot(), host.name());
-    let (visited, wanted) = (host.record_tunnel()?, snapshot.tunnels.get(wanted)?);
-    let is_of_wildcard = |rule: &Rule| !rule.has_hostname(&host.hostname);
-    let is_taken = |path: Option<&str>| {
-        let last = rules_taking(name, path, wanted).pop();
-        last.is_some_and(|last| last.takes_all(name, path) && !is_status(last.service()))
-    };
-    let rules = rules_taking_until(name, None, snapshot.tunnels.get(&visited)?, &is_of_wildcard).into_iter();
-    let own = rules.filter(|rule| is_of_wildcard(rule) && snapshot.own_digests().has(&visited, rule));
-    own.filter(|rule| !is_status(rule.service())).find(|rule| !is_asked_for(rule) && !is_taken(rule.path()))
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::comment::{self, Comments};
+use super::adoption;
+use super::comment;
 use super::decide::Decision;
+use super::intended::foreign_rule_left_behind;
 use super::{Host, HostRule};
-use super::{adoption, obstacle};
-use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
-use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
+use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
-use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Digest};
 
 const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
      the digest stays until the record has been unchanged for a minute";
@@ -22,7 +22,7 @@ const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
 /// (`InStamp`), and after `MOVE_GRACE` the last one deletes the rules that are left (`NotNeeded`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Repoint {
+pub(super) enum Repoint {
     /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
     NotNeeded,
     /// In Stamp: the tunnel has all wanted rules, and its connectors serve them.
@@ -44,12 +44,13 @@ enum RecordFate {
 
 /// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
 /// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
-struct Change<'a, 'w> {
+pub(super) struct Change<'r, 'a> {
+    pub(super) host: &'r Host<'a>,
     /// `None` if no endpoint is published.
-    wanted_tunnel: Option<&'w TunnelId>,
-    repoint: Repoint,
+    pub(super) wanted_tunnel: Option<&'r TunnelId>,
+    pub(super) repoint: Repoint,
     /// The wanted rules that have to be written.
-    puts: Vec<&'w Gated>,
+    puts: Vec<&'r Gated>,
     deleted: Vec<HostRule<'a>>,
     /// The rules that a later request deletes, because visitors may still reach them.
     deleted_later: Vec<HostRule<'a>>,
@@ -75,13 +76,13 @@ impl RecordFate {
 
 impl Repoint {
     /// True if the record is pointed to the tunnel in this stage.
-    fn is_in(self, stage: Stage) -> bool {
+    pub(super) fn is_in(self, stage: Stage) -> bool {
         matches!((self, stage), (Self::InStamp, Stage::Stamp) | (Self::InUnstamp, Stage::Unstamp))
     }
 }
 
-impl<'a, 'w> Change<'a, 'w> {
-    fn of(decision: &Decision<'a, '_>, accepted: &[&'w Gated]) -> Self {
+impl<'r, 'a> Change<'r, 'a> {
+    fn of(decision: &'r Decision<'a, '_>, accepted: &[&'r Gated]) -> Self {
         let Decision { host, withdrawn, .. } = decision;
         let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
@@ -90,24 +91,24 @@ impl<'a, 'w> Change<'a, 'w> {
         let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
         let (deleted, deleted_later) = unwanted_rules(decision, accepted, repoint);
-        Self { wanted_tunnel, repoint, puts, deleted, deleted_later }
+        Self { host, wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
     /// The reason if this request has to edit a tunnel that cannot be written, or a later one has to edit a tunnel whose
     /// configuration is a local file.
-    fn unwritable(&self, host: &Host<'_>) -> Option<Reason> {
+    fn unwritable(&self) -> Option<Reason> {
         let deleted = self.deleted.iter().map(|rule| rule.tunnel);
         let mut edited = deleted.chain(self.puts.iter().map(|gated| gated.tunnel()));
         let deleted_later = self.deleted_later.iter().map(|rule| rule.tunnel);
-        let local = edited.clone().chain(deleted_later).find(|tunnel| !host.is_writable(tunnel));
+        let local = edited.clone().chain(deleted_later).find(|tunnel| !self.host.is_writable(tunnel));
         let local = local.map(|tunnel| Reason::LocalTunnel { tunnel: tunnel.clone() });
-        local.or_else(|| edited.find_map(|tunnel| host.context.inputs.unwritable.get(tunnel).cloned()))
+        local.or_else(|| edited.find_map(|tunnel| self.host.context.inputs.unwritable.get(tunnel).cloned()))
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
-    fn unfinished_move(&self, host: &Host<'_>) -> Option<Reason> {
+    fn unfinished_move(&self) -> Option<Reason> {
         let text = match (self.wanted_tunnel.filter(|_| self.repoint == Repoint::Later), self.deleted_later.first()) {
-            (Some(tunnel), _) => host.context.inputs.unready.get(tunnel).cloned().unwrap_or_else(|| {
+            (Some(tunnel), _) => self.host.context.inputs.unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
                     "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points the record to \
                      that tunnel, once its connectors serve the rules"
@@ -119,6 +120,22 @@ impl<'a, 'w> Change<'a, 'w> {
             (None, None) => return None,
         };
         Some(Reason::Moving(text))
+    }
+
+    /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
+    fn edits(&self, resource: Option<&str>) -> Vec<PlannedEdit> {
+        let deleted = self.deleted.iter().map(|rule| {
+            let path = rule.path().map(Into::into);
+            let edit = RuleEdit::Delete { hostname: self.host.hostname.clone(), path };
+            PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
+        });
+        let put = self.puts.iter().filter_map(|gated| {
+            let rule = gated.rule()?.clone();
+            let replaces = self.host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
+            let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
+            Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
+        });
+        deleted.chain(put).collect()
     }
 }
 
@@ -135,7 +152,7 @@ pub(super) fn planned_writes(
     let claims_during = comment::claims_during(host, &accepted, withdrawn);
     let dangling = comment::dangling(host, &accepted);
     let change = Change::of(decision, &accepted);
-    if let Some(reason) = change.unwritable(host) {
+    if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
     // Another instance may be about to write the rule of such a digest.
@@ -150,18 +167,17 @@ pub(super) fn planned_writes(
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
-        RecordWrites { host, change: &change, comments: &comments }.written(&claims_during, &claims_after)
+        change.record_operations(&comments, &claims_during, &claims_after)
     };
     let digest_stays = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
-    let unfinished = change.unfinished_move(host).into_iter().chain(digest_stays).collect();
+    let unfinished = change.unfinished_move().into_iter().chain(digest_stays).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
         stamp_operations,
-        edits: edits(host, &change, resource.as_deref()),
+        edits: change.edits(resource.as_deref()),
         unstamp_operations,
         adoptions: adoption::adoptions(host, &accepted),
-        adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
         claims: claims_after,
         removed_dangling: removed,
@@ -181,29 +197,12 @@ pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Op
         edits: Vec::new(),
         unstamp_operations: deletions(host),
         adoptions: Vec::new(),
-        adopted_rules: BTreeSet::new(),
         moves_to: None,
         claims: Claims::default(),
         removed_dangling: comment::dangling(host, &[]),
         comments: comment::comments(host, &[]),
         resource,
     })
-}
-
-/// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
-fn edits(host: &Host<'_>, change: &Change<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
-    let deleted = change.deleted.iter().map(|rule| {
-        let path = rule.path().map(Into::into);
-        let edit = RuleEdit::Delete { hostname: host.hostname.clone(), path };
-        PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
-    });
-    let put = change.puts.iter().filter_map(|gated| {
-        let rule = gated.rule()?.clone();
-        let replaces = host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
-        let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
-        Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
-    });
-    deleted.chain(put).collect()
 }
 
 /// The time at which the records are pointed to the wanted tunnel. Their present tunnel serves visitors until the
@@ -265,7 +264,7 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 /// that was asked for without a rule is deleted.
 fn serves_foreign_rule(host: &Host<'_>) -> bool {
     let visited = host.record_tunnel().filter(|_| !host.claims_record_only());
-    visited.is_some_and(|visited| obstacle::foreign_rule_left_behind(host, &visited, true).is_some())
+    visited.is_some_and(|visited| foreign_rule_left_behind(host, &visited, true).is_some())
 }
 
 /// True if the record is new and has none of the rules that its comment names, and if it hides a wildcard's record with
@@ -290,83 +289,4 @@ fn points_elsewhere(record: &Record, tunnel: &TunnelId) -> bool {
 fn points_to_configured_tunnels(host: &Host<'_>) -> bool {
     let mut tunnels = host.claimed_records().filter_map(|record| record.tunnel());
     tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
-}
-
-/// The operations on the hostname's records.
-struct RecordWrites<'r, 'a> {
-    host: &'r Host<'a>,
-    change: &'r Change<'a, 'r>,
-    comments: &'r Comments,
-}
-
-impl RecordWrites<'_, '_> {
-    /// The operations of Stamp and of Unstamp: the comment claims `before` until the rules are written, and `after`
-    /// from then on, and the record is pointed to its target.
-    fn written(&self, before: &Claims, after: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
-        let host = self.host;
-        let replaced = adoption::replaced(host);
-        let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
-        let mut unstamp = Vec::new();
-        let comment = |claims: &Claims| self.comments.with(claims);
-        match host.claimed_records().find(|record| record.is_cname()) {
-            Some(record) => {
-                let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
-                let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
-                let unstamped =
-                    comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
-                stamp.extend(self.patch(record, Stage::Stamp, stamped));
-                unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
-            }
-            None => stamp.extend(self.without_cname(comment(before))),
-        }
-        (stamp, unstamp)
-    }
-
-    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
-    fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
-        let host = self.host;
-        let (Some(tunnel), Some(comment)) = (self.change.wanted_tunnel, comment) else { return Vec::new() };
-        let records = host.claimed_records();
-        if self.change.repoint == Repoint::Later {
-            let stamped = records.filter(|record| self.changes_stamp(record, &comment));
-            return stamped
-                .filter_map(|record| self.patch(record, Stage::Stamp, Some(comment.clone())))
-                .collect();
-        }
-        let post = RecordOperation::Post(NewRecord {
-            name: host.name().into(),
-            record_type: "CNAME".into(),
-            content: tunnel.hostname().into(),
-            proxied: true,
-            ttl: 1,
-            comment,
-        });
-        records.map(RecordOperation::delete).chain([post]).collect()
-    }
-
-    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
-    /// proxied in Stamp, any other record when it is pointed to a tunnel.
-    fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
-        let (wanted, is_pointed) = (self.change.wanted_tunnel, self.change.repoint.is_in(stage));
-        let points_to_tunnel = record.tunnel().is_some();
-        let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
-        let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
-        let content = wanted.filter(|_| is_pointed).map(|tunnel| tunnel.hostname().into());
-        let changes = content.is_some() || proxied.is_some() || comment.is_some();
-        changes
-            .then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
-    }
-
-    /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
-    /// stamps are compared, so text that did not fit makes no difference.
-    fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        self.host.takes_over_records() || self.meaning(&record.comment) != self.meaning(comment)
-    }
-
-    /// The stamp in a comment, bound to the hostname, so that a missing hostname code makes no difference.
-    fn meaning(&self, comment: &str) -> Option<Stamp> {
-        let mut stamp = Stamp::parse(comment)?;
-        stamp.bind_to(self.host.name());
-        Some(stamp)
-    }
 }
