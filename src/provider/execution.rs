@@ -12,7 +12,6 @@ mod documents;
 mod halving;
 pub(super) mod ledger;
 mod records;
-mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +20,6 @@ use log::Level;
 
 use self::halving::Halving;
 use self::ledger::{Ledger, RunResult};
-use self::work::{Piece, WriteTarget, pieces};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::limits;
@@ -30,7 +28,7 @@ use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::Provider;
 use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
-use crate::reconcile::plan::{HostPlan, Plan, Stage};
+use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 

@@ -125,7 +125,7 @@ impl ApplyRequest<'_> {
             turn.note_half_written();
         }
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            plan::content_fingerprints(host).for_each(|(_, write)| write_history.forget(write));
+            plan::pieces(host).for_each(|piece| write_history.forget(piece.fingerprint()));
             plan::writes_of(host, snapshot).iter().for_each(|write| write_history.note_written(write, now));
         }
         write_history.tidy(now);

@@ -10,13 +10,16 @@ mod host;
 mod judge;
 mod mass_deletion;
 mod notes;
+mod piece;
 mod planned;
 mod request;
 
 pub use correction::corrections;
-pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
-pub use fingerprints::{content_fingerprints, rule_fingerprint};
+pub use fingerprints::rule_fingerprint;
+pub(crate) use fingerprints::{Write, writes_of};
 pub use host::comment::Comments;
+pub(crate) use piece::WriteTarget;
+pub use piece::{Piece, Work, pieces};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, content_fingerprints, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, pieces, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use proptest::prelude::*;
@@ -27,8 +27,8 @@ fn names(plan: &Plan) -> Vec<String> {
 /// What is known once Cloudflare refused the records of such hostnames.
 fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> PlanInputs {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
-    let records = hosts.flat_map(content_fingerprints).filter(|(path, _)| path.is_none());
-    let held = records.map(|(_, work)| (work, Reason::Cloudflare("no".to_owned())));
+    let records = hosts.flat_map(pieces).filter(|piece| piece.edit().is_none());
+    let held = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
     PlanInputs { paused: held.collect(), ..PlanInputs::default() }
 }
 

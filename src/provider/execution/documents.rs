@@ -2,7 +2,6 @@
 
 use log::warn;
 
-use super::work::{Piece, WriteTarget};
 use super::{Execution, Sent, Stop, write_failed};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
@@ -13,7 +12,7 @@ use crate::provider::Provider;
 use crate::provider::report::describe_edit;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::ReadConfiguration;
-use crate::reconcile::plan::HostPlan;
+use crate::reconcile::plan::{HostPlan, Piece, WriteTarget};
 use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {

@@ -9,11 +9,10 @@ use std::cmp::Ordering;
 use std::mem;
 use std::time::Duration;
 
-use super::work::Piece;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::provider::memory::GroupSize;
-use crate::reconcile::plan::HostPlan;
+use crate::reconcile::plan::{HostPlan, Piece};
 
 /// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
 /// before, and five loops in five minutes must not use more than half of `RATE_CALLS`.
@@ -169,8 +168,7 @@ mod tests {
     use crate::fixture::{host_plan, put, tunnel};
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
-    use crate::provider::execution::work::Work;
-    use crate::reconcile::plan::{PlannedEdit, RecordOperation};
+    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Work};
 
     const TIME: Duration = Duration::from_secs(9);
 

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::{Piece, Work, pieces};
 use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage};
+use crate::reconcile::plan::{HostPlan, Piece, Plan, PlannedEdit, RecordOperation, Stage, Work, pieces};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};

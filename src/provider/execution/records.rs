@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use log::{Level, warn};
 
 use super::Execution;
-use super::work::{Piece, Work, WriteTarget};
 use crate::cloudflare::{Batch, Error, WrittenRecord};
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::report::{describe_adoption, describe_operation};
-use crate::reconcile::plan::{RecordOperation, Stage, corrections};
+use crate::reconcile::plan::{Piece, RecordOperation, Stage, Work, WriteTarget, corrections};
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
+use crate::reconcile::plan::piece::pieces;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -29,7 +30,7 @@ pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
 
 /// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare refuses
 /// the same rule either way.
-pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
+pub(super) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
         RuleEdit::Delete { hostname, path } => {
@@ -39,17 +40,8 @@ pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
 }
 
 /// The fingerprint by which a refusal of a hostname's operations is remembered.
-pub(crate) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
+pub(super) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
     fingerprint([&*format!("{operations:?}")])
-}
-
-/// The fingerprints by which refusals of a hostname's writes are remembered, each with the path of its rule; `None` for
-/// records.
-pub fn content_fingerprints(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
-    let edits = host.edits.iter();
-    let edits = edits
-        .map(|one| (Some(one.edit.path().unwrap_or_default()), edit_fingerprint(&one.tunnel, &one.edit)));
-    edits.chain(host.batches().map(|(_, operations)| (None, operations_fingerprint(operations))))
 }
 
 /// The writes of a hostname: one for each rule, and one for its records. A reverted write has the same fingerprints
@@ -87,9 +79,9 @@ pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, paused: &BTreeMap<u
     if paused.is_empty() {
         return Vec::new();
     }
-    let of_host =
-        content_fingerprints(host).filter_map(|(path, content)| Some((path, paused.get(&content)?)));
-    let mut held: Vec<(Option<&str>, &Reason)> = of_host.collect();
+    let held =
+        pieces(host).filter_map(|piece| Some((piece.set_identifier(), paused.get(&piece.fingerprint())?)));
+    let mut held: Vec<(Option<&str>, &Reason)> = held.collect();
     if held.is_empty() {
         let writes = writes_of(host, snapshot);
         let not_kept: Vec<_> =

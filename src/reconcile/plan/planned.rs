@@ -198,12 +198,6 @@ impl HostPlan {
         Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }
     }
 
-    /// The operations on records, by stage, without stages that have none. Those of one stage belong in one batch.
-    pub(crate) fn batches(&self) -> impl Iterator<Item = (Stage, &[RecordOperation])> {
-        let batches = [(Stage::Stamp, &*self.stamp_operations), (Stage::Unstamp, &*self.unstamp_operations)];
-        batches.into_iter().filter(|(_, operations)| !operations.is_empty())
-    }
-
     /// The operations on records of both stages.
     pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
         self.stamp_operations.iter().chain(&self.unstamp_operations)

@@ -4,7 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Zone;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::ApplicationOperation;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{content_fingerprints, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{pieces, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 
@@ -323,9 +323,8 @@ fn a_deletion_that_is_paused_is_not_planned() {
 
 /// What is known once Cloudflare refused the records of the hostname.
 fn after_refused_records(plan: &Plan) -> PlanInputs {
-    let contents = content_fingerprints(plan.host(NAME).expect("it is written"));
-    let records = contents.filter(|(path, _)| path.is_none());
-    let paused = records.map(|(_, content)| (content, Reason::Cloudflare("no".to_owned())));
+    let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit().is_none());
+    let paused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
     PlanInputs { paused: paused.collect(), ..PlanInputs::default() }
 }
 

@@ -1,14 +1,13 @@
-//! Divides the work of a run into pieces. A piece is written or refused as a whole.
+//! Divides the writes of a hostname into pieces. A piece is written or refused as a whole.
 
+use super::fingerprints::{edit_fingerprint, operations_fingerprint};
+use super::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
-use crate::reconcile::plan::{
-    HostPlan, PlannedEdit, RecordOperation, Stage, edit_fingerprint, operations_fingerprint,
-};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WriteTarget<'a> {
+pub(crate) enum WriteTarget<'a> {
     /// A tunnel's configuration.
     Tunnel(&'a TunnelId),
     /// A zone's records.
@@ -16,7 +15,7 @@ pub(super) enum WriteTarget<'a> {
 }
 
 impl<'a> WriteTarget<'a> {
-    pub(super) fn id(self) -> &'a str {
+    pub(crate) fn id(self) -> &'a str {
         match self {
             Self::Tunnel(tunnel) => tunnel.as_str(),
             Self::Zone(zone) => zone.as_str(),
@@ -26,13 +25,13 @@ impl<'a> WriteTarget<'a> {
 
 /// Work of one hostname in one stage: one edit of a rule, or all operations on the hostname's records.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Piece<'a> {
-    pub(super) host: &'a HostPlan,
-    pub(super) work: Work<'a>,
+pub struct Piece<'a> {
+    pub host: &'a HostPlan,
+    pub work: Work<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Work<'a> {
+pub enum Work<'a> {
     /// The operations of [`Stage::Stamp`], which must be in one batch.
     Stamp,
     /// One rule of a tunnel's document.
@@ -42,14 +41,14 @@ pub(super) enum Work<'a> {
 }
 
 /// The pieces of a hostname.
-pub(super) fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
+pub fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
     let edits = host.edits.iter().map(Work::Edit);
     let work = edits.chain([Work::Stamp, Work::Unstamp]).map(move |work| Piece { host, work });
     work.filter(|piece| piece.edit().is_some() || !piece.operations().is_empty())
 }
 
 impl<'a> Piece<'a> {
-    pub(super) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> Stage {
         match self.work {
             Work::Stamp => Stage::Stamp,
             Work::Edit(_) => Stage::EditRules,
@@ -57,27 +56,32 @@ impl<'a> Piece<'a> {
         }
     }
 
-    pub(super) fn target(&self) -> WriteTarget<'a> {
+    pub(crate) fn target(&self) -> WriteTarget<'a> {
         match self.work {
             Work::Edit(planned) => WriteTarget::Tunnel(&planned.tunnel),
             Work::Stamp | Work::Unstamp => WriteTarget::Zone(&self.host.zone),
         }
     }
 
-    pub(super) fn hostname(&self) -> &'a str {
+    pub(crate) fn hostname(&self) -> &'a str {
         &self.host.hostname
     }
 
     /// The edited rule.
-    pub(super) fn edit(&self) -> Option<&'a RuleEdit> {
+    pub fn edit(&self) -> Option<&'a RuleEdit> {
         match self.work {
             Work::Edit(planned) => Some(&planned.edit),
             Work::Stamp | Work::Unstamp => None,
         }
     }
 
+    /// The set identifier of the edited rule's endpoint.
+    pub(super) fn set_identifier(&self) -> Option<&'a str> {
+        Some(self.edit()?.path().unwrap_or_default())
+    }
+
     /// The operations on records; empty for a rule.
-    pub(super) fn operations(&self) -> &'a [RecordOperation] {
+    pub(crate) fn operations(&self) -> &'a [RecordOperation] {
         match self.work {
             Work::Stamp => &self.host.stamp_operations,
             Work::Edit(_) => &[],
@@ -86,14 +90,14 @@ impl<'a> Piece<'a> {
     }
 
     /// True if the piece adds records to the zone and deletes none.
-    pub(super) fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         let is_post = |operation: &RecordOperation| matches!(operation, RecordOperation::Post(_));
         let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete { .. });
         self.operations().iter().any(is_post) && !self.operations().iter().any(is_delete)
     }
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         match self.work {
             Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
             Work::Stamp | Work::Unstamp => operations_fingerprint(self.operations()),
