@@ -102,8 +102,6 @@ pub(super) fn classify(
         // The tunnel, its token or its configuration is not found.
         Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => Error::NotFound,
         Some(1056) if resource.is_of_tunnels() => Error::Rejected,
-        // The record does not exist.
-        Some(81044) if resource == ApiResource::Records => Error::NotFound,
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => Error::Rejected,
         // The token has a permission for zones where the account's is needed, or the other way round.
         Some(1010) if resource.is_of_access() => Error::Credentials,
@@ -190,8 +188,8 @@ mod tests {
             ("record exists", Records, 400, 81057, "already exists", Rejected),
             ("identical record", Records, 400, 81058, "identical", Rejected),
             ("quota", Records, 400, 81045, "Record quota exceeded", Rejected),
-            ("record is gone", Records, 404, 81044, "Record does not exist", NotFound),
-            ("record is gone, as a bad request", Records, 400, 81044, "Record does not exist", NotFound),
+            ("record is gone", Records, 404, 81044, "Record does not exist", Rejected),
+            ("record is gone, as a bad request", Records, 400, 81044, "Record does not exist", Rejected),
             (
                 "grant for zones alone",
                 AccessApplications,

@@ -103,18 +103,13 @@ impl Client {
         Ok(tunnels)
     }
 
-    /// One tunnel, deleted or not; `None` if the account never had it.
-    pub fn tunnel(
-        &self,
-        account: &AccountId,
-        id: &TunnelId,
-        deadline: Deadline,
-    ) -> Result<Option<Tunnel>, Error> {
+    /// True if the account has the tunnel, and it is not deleted.
+    pub fn has_tunnel(&self, account: &AccountId, id: &TunnelId, deadline: Deadline) -> Result<bool, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(ApiResource::Tunnels, &path, deadline) {
             // Any other 404 may be about the account or the path.
-            Err(Error::NotFound(response)) if response.has_code(NO_SUCH_TUNNEL) => Ok(None),
-            outcome => outcome.map(Some),
+            Err(Error::NotFound(response)) if response.has_code(NO_SUCH_TUNNEL) => Ok(false),
+            outcome => outcome.map(|tunnel: Tunnel| !tunnel.deleted),
         }
     }
 
@@ -211,28 +206,30 @@ mod tests {
             (r#""config_src":null,"remote_config":false"#, true),
             (r#""remote_config":true"#, false),
         ] {
-            let fixture = Fixture::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
-            let tunnel = fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap();
+            let tunnel = serde_json::from_str(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#));
+            let tunnel: Tunnel = tunnel.expect("a tunnel");
             assert_eq!(tunnel.is_locally_managed, expected, "{fields}");
         }
     }
 
     #[test]
-    fn a_deleted_tunnel_is_found_and_says_so() {
-        let fixture = Fixture::new([success(&format!(
-            r#"{{"id":"{ID}","name":"shop","deleted_at":"2026-01-01T00:00:00Z"}}"#
-        ))]);
-        assert!(fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap().deleted);
+    fn a_tunnel_exists_until_it_is_deleted() {
+        for (deleted_at, exists) in [("null", true), (r#""2026-01-01T00:00:00Z""#, false)] {
+            let tunnel = format!(r#"{{"id":"{ID}","name":"shop","deleted_at":{deleted_at}}}"#);
+            let fixture = Fixture::new([success(&tunnel)]);
+            let found = fixture.client.has_tunnel(&account(), &id(), fixture.deadline());
+            assert_eq!(found.ok(), Some(exists), "{deleted_at}");
+        }
     }
 
     #[test]
-    fn an_unknown_tunnel_is_none_and_an_unknown_account_is_an_error() {
+    fn an_unknown_tunnel_does_not_exist_and_an_unknown_account_is_an_error() {
         for (status, code, is_none) in
             [(404, 1002, true), (400, 1002, true), (404, 4711, false), (404, 7003, false)]
         {
             let fixture = Fixture::new([failure(status, code, "x")]);
-            match fixture.client.tunnel(&account(), &id(), fixture.deadline()) {
-                Ok(None) => assert!(is_none, "{code}"),
+            match fixture.client.has_tunnel(&account(), &id(), fixture.deadline()) {
+                Ok(false) => assert!(is_none, "{code}"),
                 Err(Error::NotFound(_)) => assert!(!is_none, "{code}"),
                 other => panic!("{code}: {other:?}"),
             }

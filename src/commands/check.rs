@@ -198,8 +198,7 @@ impl Check<'_> {
         };
         // The setting may name a tunnel by its id and by its name.
         let mut checked = BTreeSet::new();
-        let all = present.iter().filter(|tunnel| !tunnel.deleted).map(|tunnel| tunnel.id.clone());
-        self.unconfigured = all.collect();
+        self.unconfigured = present.iter().map(|tunnel| tunnel.id.clone()).collect();
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
             match found.and_then(|found| found.ok_or_else(|| no_such_tunnel(&present, wanted))) {

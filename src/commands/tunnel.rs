@@ -254,8 +254,8 @@ mod tests {
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
 
-    fn tunnel(name: &str, is_locally_managed: bool, deleted: bool) -> Tunnel {
-        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), is_locally_managed, deleted }
+    fn tunnel(name: &str, is_locally_managed: bool) -> Tunnel {
+        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), is_locally_managed, deleted: false }
     }
 
     #[test]
@@ -263,19 +263,18 @@ mod tests {
         let urn = format!("urn:uuid:{ID}");
         let other = ID.replace('6', "7");
         for (label, present, wanted, expected) in [
-            ("its name", tunnel("home", false, false), "home", Ok(true)),
-            ("its id", tunnel("home", false, false), ID, Ok(true)),
-            ("its id in capitals", tunnel("home", false, false), &ID.to_uppercase(), Ok(true)),
-            ("another name", tunnel("home", false, false), "office", Ok(false)),
-            ("a near name", tunnel("home", false, false), "home2", Ok(false)),
-            ("deleted", tunnel("home", false, true), "home", Ok(false)),
-            ("a file's", tunnel("home", true, false), "home", Err("migrate it")),
-            ("a file's, by its id", tunnel("home", true, false), ID, Err("migrate it")),
-            ("other capitals", tunnel("Home", false, false), "hOme", Err("\"Home\"")),
-            ("a blank more", tunnel("home ", false, false), "home", Err("\"home \"")),
-            ("no id", tunnel("home", false, false), &other, Err("looks like an id")),
-            ("a URN", tunnel("home", false, false), &urn, Err("none is created")),
-            ("two lines", tunnel("home", false, false), "a\nb", Err("none is created")),
+            ("its name", tunnel("home", false), "home", Ok(true)),
+            ("its id", tunnel("home", false), ID, Ok(true)),
+            ("its id in capitals", tunnel("home", false), &ID.to_uppercase(), Ok(true)),
+            ("another name", tunnel("home", false), "office", Ok(false)),
+            ("a near name", tunnel("home", false), "home2", Ok(false)),
+            ("a file's", tunnel("home", true), "home", Err("migrate it")),
+            ("a file's, by its id", tunnel("home", true), ID, Err("migrate it")),
+            ("other capitals", tunnel("Home", false), "hOme", Err("\"Home\"")),
+            ("a blank more", tunnel("home ", false), "home", Err("\"home \"")),
+            ("no id", tunnel("home", false), &other, Err("looks like an id")),
+            ("a URN", tunnel("home", false), &urn, Err("none is created")),
+            ("two lines", tunnel("home", false), "a\nb", Err("none is created")),
         ] {
             match (existing(&[present], wanted), expected) {
                 (Ok(found), Ok(is_there)) => assert_eq!(found.is_some(), is_there, "{label}"),
@@ -283,7 +282,7 @@ mod tests {
                 (outcome, _) => panic!("{label}: {outcome:?}"),
             }
         }
-        let twins = ["home", ID].map(|name| tunnel(name, false, false));
+        let twins = ["home", ID].map(|name| tunnel(name, false));
         assert!(existing(&twins, ID).unwrap_err().contains("several"));
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::origin_option::{Mistake, parse_flag};
+use super::raw_object::{RawObject, text};
 use crate::model::access::{Application, TeamName};
 use crate::model::endpoint::Property;
 
@@ -77,18 +78,13 @@ impl AccessCheck {
         if bad.is_empty() { Ok(Some(access)) } else { Err(bad) }
     }
 
-    /// Reads the `access` of a rule. The case of keys is ignored, as in cloudflared's decoder.
-    pub(super) fn of(access: &Value) -> Option<Self> {
-        let fields = access.as_object()?;
-        let field = |name: &str| {
-            fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-        };
-        let tags = field("audTag").and_then(Value::as_array).into_iter().flatten();
-        let access = Self {
-            team_name: field("teamName").and_then(Value::as_str).unwrap_or_default().into(),
-            audience_tags: tags.filter_map(Value::as_str).map(Into::into).collect(),
-        };
-        (field("required") == Some(&Value::Bool(true))).then_some(access)
+    /// Reads the `access` of a rule.
+    pub(super) fn of(access: &RawObject<'_>) -> Option<Self> {
+        let team_name = access.last_non_null("teamName").and_then(text).unwrap_or_default().into();
+        let tags = access.last("audTag").and_then(|tags| serde_json::from_str::<Vec<Value>>(tags.get()).ok());
+        let tags = tags.iter().flatten().filter_map(Value::as_str);
+        let audience_tags = tags.map(Into::into).collect();
+        access.is_true("required").then_some(Self { team_name, audience_tags })
     }
 
     pub fn is_of(&self, team: &TeamName) -> bool {
@@ -146,18 +142,21 @@ mod tests {
     #[test]
     fn an_access_of_any_author_is_told_by_its_properties_and_one_that_is_not_required_is_none() {
         for (access, expected) in [
-            (json!({}), None),
-            (json!({"required": false, "teamName": "", "audTag": []}), None),
-            (json!({"required": false, "teamName": "my-team", "audTag": ["x"]}), None),
-            (json!({"required": "true", "teamName": "my-team"}), None),
-            (json!({"required": true}), Some(["true", "", ""])),
+            ("{}", None),
+            (r#"{"required": false, "teamName": "", "audTag": []}"#, None),
+            (r#"{"required": false, "teamName": "my-team", "audTag": ["x"]}"#, None),
+            (r#"{"required": "true", "teamName": "my-team"}"#, None),
+            // The last one counts, whatever its case is.
+            (r#"{"required": true, "Required": false}"#, None),
+            (r#"{"Required": false, "required": true, "required": null}"#, Some(["true", "", ""])),
+            (r#"{"required": true}"#, Some(["true", "", ""])),
             (
-                json!({"Required": true, "TEAMNAME": "my-team", "audtag": ["x", "y"]}),
+                r#"{"Required": true, "TEAMNAME": "my-team", "audtag": ["x", "y"]}"#,
                 Some(["true", "my-team", "x,y"]),
             ),
         ] {
-            let read =
-                AccessCheck::of(&access).map(|access| access.properties().map(|property| property.value));
+            let read = AccessCheck::of(&serde_json::from_str(access).expect("an object"));
+            let read = read.map(|access| access.properties().map(|property| property.value));
             assert_eq!(read, expected.map(|texts| texts.map(Into::into)), "{access}");
         }
     }

@@ -97,13 +97,13 @@ impl Document {
 
     /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.
     pub fn asks_for_access(&self) -> bool {
-        is_set(&self.origin().nested("access"), "required")
+        self.origin().nested("access").is_true("required")
     }
 
     /// True if the tunnel's own `originRequest` turns every rule with an address into a bastion, unless the rule says
     /// otherwise.
     pub fn is_bastion(&self) -> bool {
-        is_set(&self.origin(), "bastionMode")
+        self.origin().is_true("bastionMode")
     }
 
     /// The effective options of `rule` in this tunnel that the rule `wanted` would not have in the tunnel of `other`.
@@ -124,10 +124,6 @@ impl Document {
         config.replace("ingress", Some(&ingress));
         Self { raw: config.to_raw(), hosts: HostIndex::of(&rules), rules, origin: self.origin.clone() }
     }
-}
-
-fn is_set(object: &RawObject<'_>, name: &str) -> bool {
-    object.last_non_null(name).is_some_and(|value| value.get() == "true")
 }
 
 impl PartialEq for Document {

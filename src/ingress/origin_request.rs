@@ -144,8 +144,7 @@ pub(super) fn effective_options(origin: &RawObject<'_>, tunnel: &RawObject<'_>) 
 
 /// The `access` of an `originRequest`.
 pub(super) fn access_in(origin: &RawObject<'_>) -> Option<AccessCheck> {
-    let access: Value = serde_json::from_str(origin.last(access_check::FIELD)?.get()).ok()?;
-    AccessCheck::of(&access)
+    AccessCheck::of(&access_object(origin))
 }
 
 /// The fields of an `originRequest` that are not managed.

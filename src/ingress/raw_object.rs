@@ -48,6 +48,11 @@ impl<'a> RawObject<'a> {
         Some(last.value)
     }
 
+    /// True if Go reads the member as `true`.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.last_non_null(name).is_some_and(|value| value.get() == "true")
+    }
+
     /// The members of all objects called `name`, joined, because Go reads duplicates into one struct.
     pub(super) fn nested(&self, name: &str) -> Self {
         let named = self.members.iter().filter(|member| member.is(name));

@@ -24,7 +24,7 @@ use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId, ZoneId};
+use crate::model::{LogLine, TunnelId};
 use crate::provider::Provider;
 use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
@@ -52,8 +52,6 @@ struct Execution<'a> {
     missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The targets with pieces that were neither written nor refused.
     undecided: BTreeSet<WriteTarget<'a>>,
-    /// The zones that have the maximum number of records, with Cloudflare's answer.
-    full_zones: BTreeMap<&'a ZoneId, ErrorResponse>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
 }
@@ -66,13 +64,6 @@ enum Stop {
     Run(Error),
 }
 
-/// The outcome of a write that Cloudflare answered, or a server in between.
-enum Sent {
-    Written,
-    /// The answer refused the content.
-    Refused(ErrorResponse),
-}
-
 /// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames, because
 /// a zone that does not answer can use up a request's time.
 pub(super) fn run<'a>(
@@ -83,7 +74,7 @@ pub(super) fn run<'a>(
     snapshot: &'a Snapshot,
     deadline: Deadline,
 ) -> RunResult {
-    let is_failing = |host: &&HostPlan| memory.targets.is_failing(host.zone.as_str());
+    let is_failing = |host: &&HostPlan| memory.is_failing(host.zone.as_str());
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         provider,
@@ -95,7 +86,6 @@ pub(super) fn run<'a>(
         ledger: Ledger::new(plan, snapshot),
         missed_in_read_tunnels: BTreeMap::new(),
         undecided: BTreeSet::new(),
-        full_zones: BTreeMap::new(),
         search_writes: 0,
     };
     let outcome = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
@@ -152,7 +142,7 @@ impl<'a> Execution<'a> {
         let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
         match self.write_groups(target, &mut halving) {
             Ok(()) if self.undecided.contains(&target) => {}
-            Ok(()) => self.memory.targets.forget(target.id()),
+            Ok(()) => _ = self.memory.targets.remove(target.id()),
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
         }
@@ -165,7 +155,6 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
-        self.refuse_in_full_zone(target, halving);
         loop {
             let sent = halving.next(self.operations_max(target), |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
@@ -173,15 +162,19 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             match self.send(target, &sent)? {
-                Sent::Written => halving.note_written(),
-                Sent::Refused(answer) => {
+                None => halving.note_written(),
+                Some(answer) => {
                     if let Some(piece) = halving.divide(self.time_left()) {
-                        self.refuse_pieces(target, &[piece], &answer);
+                        let mut refused = vec![piece];
+                        if answer.is_record_quota() {
+                            // The zone takes no other record either.
+                            refused.extend(halving.take(Piece::grows));
+                        }
+                        self.refuse_pieces(&refused, &answer);
                     }
                 }
             }
-            self.memory.targets.entry(target.id()).group_size = halving.group_size;
-            self.refuse_in_full_zone(target, halving);
+            self.memory.target(target.id()).group_size = halving.group_size;
             let calls_left = self.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
                 return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
@@ -189,22 +182,10 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up the pieces that add records to a full zone.
-    fn refuse_in_full_zone(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) {
-        if let WriteTarget::Zone(zone) = target
-            && let Some(answer) = self.full_zones.get(zone).cloned()
-        {
-            let growing = halving.take(Piece::grows);
-            if !growing.is_empty() {
-                self.refuse_pieces(target, &growing, &answer);
-            }
-        }
-    }
-
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Reason::Failed(text) = reason
-            && self.memory.targets.entry(target.id()).note_failed(reason, self.provider.clock().now())
+            && self.memory.target(target.id()).note_failed(reason, self.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -217,29 +198,27 @@ impl<'a> Execution<'a> {
         self.ledger.give_up_all(undecided, reason);
     }
 
-    /// Sends one group.
-    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
+    /// Sends one group. Returns the answer of Cloudflare, or of a server in between, if it refused the content.
+    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Option<ErrorResponse>, Stop> {
         self.check_time()?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => match self.send_operations(zone, pieces) {
-                Ok(()) => Ok(Sent::Written),
+                Ok(()) => Ok(None),
                 Err(error) => self.outcome_of(target, error),
             },
         }
     }
 
-    /// The outcome of a failed write: Cloudflare or a server in between refused its content, or nothing more is written.
-    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Sent, Stop> {
+    /// The outcome of a failed write: the answer that refused its content, or nothing more is written.
+    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
-            // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
             Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
-                if error.may_have_been_done() && !self.memory.targets.is_failing(target.id()) {
+                if error.may_have_been_done() && !self.memory.is_failing(target.id()) {
                     self.ledger.note_lost_answer();
                 }
                 let (kind, name) = self.name_of(target);
@@ -250,7 +229,7 @@ impl<'a> Execution<'a> {
 
     /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next
     /// request.
-    fn refuse_pieces(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    fn refuse_pieces(&mut self, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
@@ -276,11 +255,8 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &reason);
         }
         let mut text = answer.to_string();
-        if let WriteTarget::Zone(zone) = target
-            && answer.is_record_quota()
-        {
+        if answer.is_record_quota() {
             text.push_str(ZONE_IS_FULL);
-            self.full_zones.insert(zone, answer.clone());
         }
         let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();

@@ -95,7 +95,9 @@ impl ApplyRequest<'_> {
             if !plan.is_empty() && !self.provider.is_dry_run() {
                 self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
                 self.write_applications(&mut plan);
-                result = self.execute(&plan, &snapshot);
+                let Self { provider, memory, resolved, deadline, .. } = &mut *self;
+                let run = || execution::run(provider, memory, resolved, &plan, &snapshot, *deadline);
+                result = provider.outdating(run);
                 self.note_run(&plan, &result, &snapshot);
             }
             let is_lost = matches!(result.ending, Ending::LostAnswer);
@@ -162,16 +164,9 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// The plan of a turn; in a dry run, of all hostnames.
-    fn plan(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
-        let hostnames_max =
-            if self.provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        let turn = Turn { start: self.memory.turn.start.as_ref(), hostnames_max };
-        plan::plan(self.changes, snapshot, inputs, turn)
-    }
-
-    /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
-    /// version that was read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
+    /// The plan of a turn, or in a dry run of all hostnames. A hostname moves only once the connectors of its next tunnel
+    /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
+    /// place in the turn.
     fn plan_after_looks(&self, snapshot: &Snapshot, unwritable: &BTreeMap<TunnelId, Reason>) -> Plan {
         let Self { provider, resolved, .. } = self;
         let mut inputs = PlanInputs {
@@ -180,9 +175,11 @@ impl ApplyRequest<'_> {
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
         };
+        let hostnames_max = if provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
+        let turn = Turn { start: self.memory.turn.start.as_ref(), hostnames_max };
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = self.plan(snapshot, &inputs);
+            let plan = plan::plan(self.changes, snapshot, &inputs, turn);
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // Slow answers leave time for the rest of the request.
@@ -204,7 +201,7 @@ impl ApplyRequest<'_> {
     /// The tunnels whose last write failed, with the reasons. A new hostname that needs one of them gets no record, which
     /// would have no rule and would only hide a wildcard's record.
     fn unwritable_tunnels(&self, snapshot: &Snapshot) -> BTreeMap<TunnelId, Reason> {
-        let failure = |tunnel: &TunnelId| self.memory.targets.get(tunnel.as_str())?.failure().cloned();
+        let failure = |tunnel: &TunnelId| self.memory.targets.get(tunnel.as_str())?.failure.clone();
         snapshot.tunnels.keys().filter_map(|tunnel| Some((tunnel.clone(), failure(tunnel)?))).collect()
     }
 
@@ -213,11 +210,11 @@ impl ApplyRequest<'_> {
     /// written again.
     fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
         let Self { provider, memory, resolved, deadline, .. } = self;
-        let (clock, targets) = (provider.clock(), &mut memory.targets);
+        let clock = provider.clock();
         let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
         let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
         let is_due = |tunnel: &TunnelId| {
-            targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(clock.now()))
+            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(clock.now()))
         };
         let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
         let deadline = Deadline::after(clock, deadline.remaining(clock) / 2);
@@ -227,7 +224,7 @@ impl ApplyRequest<'_> {
         let is_any_writable = probes.iter().any(|probe| matches!(probe, Ok(None)));
         for (tunnel, probe) in tunnels.iter().zip(probes) {
             if let Ok(failure) = probe {
-                targets.entry(tunnel.as_str()).note_probe(failure);
+                memory.target(tunnel.as_str()).note_probe(failure);
             }
         }
         is_any_writable
@@ -276,11 +273,6 @@ impl ApplyRequest<'_> {
             // remembered.
             Err(NotWritten::Failed(reason)) => Some(reason),
         }
-    }
-
-    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
-        let Self { provider, memory, resolved, deadline, .. } = self;
-        provider.outdating(|| execution::run(provider, memory, resolved, plan, snapshot, *deadline))
     }
 }
 

@@ -144,7 +144,6 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
 pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Option<&'a Tunnel>, String> {
     let mut matching = present
         .iter()
-        .filter(|tunnel| !tunnel.deleted)
         .filter(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(wanted) || *tunnel.name == *wanted);
     match (matching.next(), matching.next()) {
         (Some(_), Some(_)) => Err(format!("{wanted:?} names several tunnels; use the id")),
@@ -154,7 +153,7 @@ pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Opt
 
 /// The error message for a name or id that no tunnel has.
 pub(crate) fn no_such_tunnel(present: &[Tunnel], wanted: &str) -> String {
-    let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
+    let mut tunnels = present.iter();
     let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
     let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
     names.extend(tunnels.next().map(|_| "…".to_owned()));
@@ -168,7 +167,7 @@ pub(crate) fn no_such_tunnel(present: &[Tunnel], wanted: &str) -> String {
 /// deletes a tunnel, so a tunnel with a mistaken name would stay.
 pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
-    let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
+    let mut present = present.iter();
     let is_name = |word: &str| present.clone().any(|one| *one.name == *word);
     if name.contains(' ') && name.split_whitespace().all(is_name) {
         return Err(format!(
@@ -237,11 +236,9 @@ mod tests {
         assert_eq!(told(&tunnels(2), "x"), r#"there is no tunnel "x"; there are "t0", "t1""#);
         assert!(told(&tunnels(NAMES_SHOWN_MAX), "x").ends_with(r#""t6", "t7""#));
         assert!(told(&tunnels(NAMES_SHOWN_MAX + 1), "x").ends_with(r#""t6", "t7", …"#));
-        let mut gone = tunnels(2);
-        gone[0].deleted = true;
-        assert_eq!(told(&gone, "t0"), r#"there is no tunnel "t0"; there are "t1""#);
-        assert_eq!(find_tunnel(&gone, "t1"), Ok(Some(&gone[1])));
-        assert_eq!(find_tunnel(&gone, gone[1].id.as_str()), Ok(Some(&gone[1])));
+        let two = tunnels(2);
+        assert_eq!(find_tunnel(&two, "t1"), Ok(Some(&two[1])));
+        assert_eq!(find_tunnel(&two, two[1].id.as_str()), Ok(Some(&two[1])));
         let twice = [tunnels(1), tunnels(1)].concat();
         assert_eq!(told(&twice, "t0"), r#""t0" names several tunnels; use the id"#);
     }

@@ -186,10 +186,9 @@ impl SnapshotReader {
         let failed = failed(what.clone());
         let read = match self.configuration(account, id, deadline) {
             Err(error @ Error::NotFound(_)) => {
-                let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
-                let is_gone = found.is_none_or(|found| found.deleted);
+                let exists = self.client.has_tunnel(account, id, deadline).map_err(&failed)?;
                 let gone = PartReading { content: Content::DeletedTunnel, old: None };
-                return if is_gone { Ok(gone) } else { Err(failed(error)) };
+                return if exists { Err(failed(error)) } else { Ok(gone) };
             }
             read => read.map_err(&failed)?,
         };
@@ -242,8 +241,8 @@ impl SnapshotReader {
             if let Some((exists, _)) = known {
                 return Ok(exists);
             }
-            let exists = match self.client.tunnel(account, tunnel, deadline) {
-                Ok(found) => found.is_some_and(|found| !found.deleted),
+            let exists = match self.client.has_tunnel(account, tunnel, deadline) {
+                Ok(exists) => exists,
                 // An error does not prove that the tunnel was deleted.
                 Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => true,
                 Err(error) => return Err(failed(format!("tunnel {tunnel}"))(error)),

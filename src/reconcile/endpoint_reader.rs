@@ -286,7 +286,7 @@ impl<'s> EndpointReader<'s> {
     }
 
     fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, String> {
-        let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_wanted_prefix };
+        let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
         if self.paths.len() >= READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
             return read(text);
         }

@@ -2,9 +2,9 @@
 
 use log::warn;
 
-use super::{Execution, Sent, Stop, write_failed};
+use super::{Execution, Stop, write_failed};
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::cloudflare::{Error, ErrorResponse};
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -17,12 +17,16 @@ use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
-    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Sent, Stop> {
+    pub(super) fn send_edits(
+        &mut self,
+        tunnel: &'a TunnelId,
+        pieces: &[Piece<'a>],
+    ) -> Result<Option<ErrorResponse>, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
-            return Ok(Sent::Written);
+            return Ok(None);
         }
         self.check_time()?;
         let document = &edited.document;
@@ -34,7 +38,7 @@ impl<'a> Execution<'a> {
                     let line = describe_edit(piece.hostname(), tunnel, edit);
                     self.provider.log_change(edit.label_value(), &line);
                 }
-                Ok(Sent::Written)
+                Ok(None)
             }
             Err(error) => {
                 if error.may_have_been_done() {

@@ -45,10 +45,8 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The records that were stamped, by hostname.
+    /// The records that were stamped, by hostname; none of a hostname of which it is uncertain what was written.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
-    /// The hostnames of which it is uncertain what was written. Their stamps are not corrected.
-    uncertain: BTreeSet<Box<str>>,
 }
 
 impl<'a> Ledger<'a> {
@@ -59,7 +57,6 @@ impl<'a> Ledger<'a> {
             own: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
-            uncertain: BTreeSet::new(),
         }
     }
 
@@ -148,8 +145,9 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        let uncertain = pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp);
-        self.uncertain.extend(uncertain.map(|piece| piece.host.hostname.clone()));
+        for piece in pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp) {
+            self.stamped.remove(&piece.host.hostname);
+        }
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
@@ -164,7 +162,6 @@ impl<'a> Ledger<'a> {
                 _ => None,
             });
             self.stamped.insert(piece.host.hostname.clone(), stamped.collect());
-            self.uncertain.remove(&piece.host.hostname);
             self.own.add(piece.hostname(), piece.host.adopted_rules());
         }
     }
@@ -172,8 +169,7 @@ impl<'a> Ledger<'a> {
     /// The stamped records of a hostname that was given up; `None` if there are none, or if it is uncertain what was
     /// written.
     pub(super) fn stamped_and_given_up(&self, host: &HostPlan) -> Option<&[RecordId]> {
-        let is_corrected = self.is_given_up(host) && !self.uncertain.contains(&host.hostname);
-        self.stamped.get(&host.hostname).map(Vec::as_slice).filter(|_| is_corrected)
+        self.stamped.get(&host.hostname).map(Vec::as_slice).filter(|_| self.is_given_up(host))
     }
 }
 

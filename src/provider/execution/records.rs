@@ -108,8 +108,7 @@ impl<'a> Execution<'a> {
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
         let operations: Vec<_> = corrections.iter().map(|(hostname, one)| (*hostname, one)).collect();
         let Err(error) = self.post_batch(zone, &operations) else { return };
-        let is_missing =
-            matches!(&error, Error::Rejected(answer) | Error::NotFound(answer) if answer.is_missing_record());
+        let is_missing = matches!(&error, Error::Rejected(answer) if answer.is_missing_record());
         if is_missing && corrections.len() > 1 {
             // One of the records was deleted meanwhile. The other comments are corrected all the same.
             let (one, other) = corrections.split_at(corrections.len() / 2);

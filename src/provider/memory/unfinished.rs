@@ -14,15 +14,14 @@ use crate::reconcile::reason::Reason;
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
 /// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone, and an account has few of both.
-#[derive(Debug, Default)]
-pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
+pub(crate) type TargetMemories = BTreeMap<Box<str>, TargetMemory>;
 
 /// A tunnel or zone with unfinished writes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemory {
     pub(crate) group_size: GroupSize,
     /// The reason if the last write failed, whatever its content.
-    failure: Option<Reason>,
+    pub(crate) failure: Option<Reason>,
     /// The tunnel accepted its unchanged document after a write had failed.
     is_probed: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
@@ -41,33 +40,7 @@ pub(crate) enum GroupSize {
     SinglePieces,
 }
 
-impl TargetMemories {
-    /// The memory of the target; `None` if nothing is unfinished there.
-    pub(crate) fn get(&self, target: &str) -> Option<&TargetMemory> {
-        self.0.get(target)
-    }
-
-    pub(crate) fn entry(&mut self, target: &str) -> &mut TargetMemory {
-        self.0.entry(target.into()).or_default()
-    }
-
-    /// True if the last write to the target failed, whatever its content.
-    pub(crate) fn is_failing(&self, target: &str) -> bool {
-        self.get(target).is_some_and(|target| target.failure.is_some())
-    }
-
-    /// Notes that all writes to the target were decided.
-    pub(crate) fn forget(&mut self, target: &str) {
-        self.0.remove(target);
-    }
-}
-
 impl TargetMemory {
-    /// The reason if the last write failed.
-    pub(crate) fn failure(&self) -> Option<&Reason> {
-        self.failure.as_ref()
-    }
-
     /// True if edits of the tunnel are paused now.
     pub(crate) fn is_paused(&self, now: Instant) -> bool {
         self.edits.as_ref().is_some_and(|pause| pause.reason(now).is_some())
@@ -140,25 +113,18 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
-        let (mut targets, now) = (TargetMemories::default(), now());
-        targets.entry("a").group_size = GroupSize::Hostnames(25);
-        assert!(targets.entry("a").note_failed(&no(), now));
-        targets.entry("a").note_probe(None);
-        assert!(!targets.is_failing("a"));
-        assert!(targets.entry("a").note_failed(&no(), now));
-        targets.entry("a").note_probe(None);
-        assert!(!targets.entry("a").note_failed(&no(), now));
-        targets.entry("b").note_failed(&no(), now);
-        let of = |target, now| {
-            let memory = targets.get(target).expect("an unfinished target");
-            (memory.group_size, memory.failure(), memory.is_paused(now))
-        };
-        assert_eq!(of("a", now), (GroupSize::Hostnames(25), Some(&no()), true));
-        assert_eq!(of("b", now), (GroupSize::All, Some(&no()), false));
-        assert!(!of("a", now + EDIT_PAUSES.0 * 2).2);
-        targets.forget("a");
-        assert!(targets.get("a").is_none() && !targets.is_failing("a"));
+    fn edits_pause_if_a_write_fails_after_a_probe_that_succeeded() {
+        let (mut one, mut other, now) = (TargetMemory::default(), TargetMemory::default(), now());
+        assert!(one.note_failed(&no(), now));
+        one.note_probe(None);
+        assert_eq!(one.failure, None);
+        assert!(one.note_failed(&no(), now));
+        one.note_probe(None);
+        assert!(!one.note_failed(&no(), now));
+        other.note_failed(&no(), now);
+        assert_eq!((&one.failure, one.is_paused(now)), (&Some(no()), true));
+        assert_eq!((&other.failure, other.is_paused(now)), (&Some(no()), false));
+        assert!(!one.is_paused(now + EDIT_PAUSES.0 * 2));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixture::snapshot_of_access;
+use crate::ingress::path::expression_of_prefix;
 use crate::model::access::{AttachedPolicy, Destination, PolicyDecision};
 use crate::reconcile::access::host_protection::HostProtection;
 
@@ -34,7 +35,7 @@ fn bypass(name: &str, destinations: &[&str]) -> Application {
 fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     let pattern = match path {
         "" => None,
-        path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),
+        path if path.starts_with('/') => PathPattern::parse(&expression_of_prefix(path).unwrap()).ok(),
         path => Some(PathPattern::parse(path).unwrap()),
     };
     let hostname = Hostname::parse(hostname).unwrap();
