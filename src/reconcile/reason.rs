@@ -88,7 +88,7 @@ pub enum Reason {
     },
     /// A foreign rule has the same hostname and path.
     RuleHeld {
-        /// The rule's tunnel: the wanted tunnel, or a tunnel that a wildcard's record points to.
+        /// The wanted tunnel, which has the rule.
         tunnel: TunnelId,
         /// The rule's service.
         service: Box<str>,
@@ -420,7 +420,7 @@ impl fmt::Display for Reason {
                 formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
             Self::WaitsForAccessCheck(_) => formatter.write_str(
-                "this request removes the rule's Access check; a later loop deletes the Access application",
+                "a rule's Access check goes before the Access application; a later loop finishes the opening",
             ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(

@@ -20,7 +20,7 @@ use crate::reconcile::access::shown;
 use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
@@ -187,22 +187,16 @@ impl<'a> Contest<'a> {
         Some(Note::of(winner, text))
     }
 
-    /// The properties of our present rule, as `records` shows them.
+    /// The properties of our present rule or record alone, as `records` shows them, but for the `none` of an open record.
     fn present(&self) -> Option<Vec<Property>> {
-        let snapshot = self.snapshot;
         let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
-        let path = path_of(set_identifier);
-        let hostname = Hostname::parse(dns_name).ok()?;
-        let own = snapshot.own_records_of(dns_name);
-        let OwnRecord { zone: _, record: _, stamp } = own.first()?;
-        if path.is_none() && stamp.claims.record_only {
-            let asked = wildcard::property(dns_name);
-            return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(asked).collect());
-        }
-        let (_, rule) =
-            snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
-        let protection = HostProtection::of(&hostname, snapshot);
-        let mut properties = shown::properties_of_rule(rule, protection).properties;
+        let (hostname, path) = (Hostname::parse(dns_name).ok()?, path_of(set_identifier));
+        let protection = HostProtection::of(&hostname, self.snapshot);
+        let mut properties = if path.is_none() && protection.is_record_only() {
+            vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]
+        } else {
+            shown::properties_of_rule(protection.own_rule(path, None)?, protection).properties
+        };
         properties.extend(wildcard::property(dns_name));
         properties.sort_unstable();
         Some(properties)

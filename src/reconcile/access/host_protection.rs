@@ -53,7 +53,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if the comment of our record claims the record without a rule.
-    pub(super) fn is_record_only(self) -> bool {
+    pub(in crate::reconcile) fn is_record_only(self) -> bool {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.iter().any(|own| own.stamp.claims.record_only)
     }

@@ -143,7 +143,7 @@ impl<'a> Host<'a> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
-    /// The tunnel that visitors reach, by our record or by a wildcard's.
+    /// The tunnel that visitors reach, by our record, or else by the records that answer for the name.
     fn visited_tunnel(&self) -> Option<TunnelId> {
         self.record_tunnel().or_else(|| self.snapshot().visited_tunnel(self.name()))
     }

@@ -146,7 +146,8 @@ pub struct HostPlan {
 pub(super) struct HostOutcome {
     /// The writes of rules and records; `None` if there are none.
     pub(super) plan: Option<HostPlan>,
-    /// True if the whole hostname is withdrawn, and has a record, even if the writes are refused.
+    /// True if the hostname counts among the deletions of the request: it is withdrawn as a whole and has a record, even if
+    /// another loop deletes it.
     pub(super) deletes_hostname: bool,
     pub(super) refusals: Vec<Refusal>,
     /// The openings that a later request finishes, unless they are refused: see [`Reason::WaitsForAccessCheck`].

@@ -210,8 +210,8 @@ fn refused_by_object(wanted: &[Wanted<Gated>]) -> BTreeMap<Option<&str>, Vec<&Wa
     refused
 }
 
-/// The reason if an endpoint among the `refused` of the same object is refused: the published rules would receive its
-/// requests.
+/// The reason if the endpoint has to wait for one of the `refused` endpoints of its object: the published rules would
+/// receive the requests of the refused one.
 fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for =

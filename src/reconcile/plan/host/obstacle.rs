@@ -10,7 +10,7 @@ use crate::reconcile::access::gate::Gated;
 use crate::reconcile::reason::{Reason, RecordHolder};
 use crate::reconcile::stamp::Digest;
 
-/// The obstacle to an endpoint, except that another endpoint of its object is refused.
+/// The obstacle to an endpoint, apart from the other endpoints of the request.
 pub(super) fn obstacle_to(host: &Host<'_>, intended: &Intended<'_>, gated: &Gated) -> Option<Reason> {
     let tunnel = &intended.tunnel;
     if let Some(record) = host.foreign_records.first() {
