@@ -12,7 +12,7 @@ use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
-use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
+use crate::reconcile::access::wanted::{WantedAccess, WantedApplication, usable_policy};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
@@ -196,11 +196,10 @@ impl Gate<'_> {
             }
             return Ok((access.check_of([own]), AccessStep::Nothing));
         }
-        if let Err(unread) = &access.policies {
-            return Err(self.unknown(unread));
-        }
-        if let Some(problem) = wanted.problem() {
-            return Err(Reason::AccessPolicy(problem.into()));
+        let policies = access.policies.as_ref().map_err(|unread| self.unknown(unread))?;
+        for policy in &wanted.policies {
+            usable_policy(policy, policies, context.snapshot.operator())
+                .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         }
         let foreign = protection.in_the_way(&place);
         if let Some(other) = foreign {

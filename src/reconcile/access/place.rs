@@ -13,7 +13,7 @@ use crate::ingress::path::expression_of_prefix;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
 use crate::reconcile::access::destination::matches_host;
-use crate::reconcile::access::wanted::{NamedPolicy, WantedApplication};
+use crate::reconcile::access::wanted::WantedApplication;
 use crate::reconcile::stamp;
 
 /// Cloudflare's limit for the text of a destination.
@@ -145,7 +145,7 @@ pub fn is_as_wanted(application: &Application, place: &Place, wanted: &WantedApp
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     has_destinations_of(application, place)
         && application.policies.is_some()
-        && present.eq(wanted.policies.iter().map(NamedPolicy::text))
+        && present.eq(wanted.policies.iter().map(|policy| &**policy))
         && session_duration(application) == Some(wanted.session_duration)
 }
 
@@ -177,7 +177,6 @@ pub fn body(
     let links = wanted
         .policies
         .iter()
-        .map(NamedPolicy::text)
         .zip(1_u32..)
         .map(|(id, precedence)| json!({"id": id, "precedence": precedence}));
     for (name, value) in [
@@ -299,7 +298,7 @@ mod tests {
     fn an_application_is_as_wanted_if_nothing_of_it_differs() {
         let (whole, present) = (place("a.example.com", ""), application("a.example.com", ""));
         let wanted = WantedApplication {
-            policies: ["one", "two"].map(|id| NamedPolicy::Known(id.into())).to_vec(),
+            policies: ["one", "two"].map(Into::into).to_vec(),
             session_duration: SessionDuration::default(),
         };
         let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wanted);

@@ -1,7 +1,7 @@
 //! Reads `webhook-access-policy`: the login that an endpoint asks for.
 //!
 //! An endpoint without the property never opens a protected place; see [`super::gate`]. A name that fits no policy is
-//! preserved as text. So the refusal can quote the name, and a later request can look for the policy again.
+//! preserved as text, so that the gate can quote it, and a later request can look for the policy again.
 
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};
@@ -34,20 +34,9 @@ pub enum WantedAccess {
 /// The application that an endpoint asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedApplication {
-    pub policies: Vec<NamedPolicy>,
+    /// The ids of the policies; of one that cannot be used, the text that the endpoint has.
+    pub policies: Vec<Box<str>>,
     pub session_duration: SessionDuration,
-}
-
-/// A policy that an endpoint names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NamedPolicy {
-    /// Its id.
-    Known(Box<str>),
-    Unknown {
-        text: Box<str>,
-        /// The reason why the policy cannot be used, and the remedy.
-        problem: String,
-    },
 }
 
 const EMPTY: &str = "an entry of the list is empty; none stands alone";
@@ -79,52 +68,17 @@ impl WantedApplication {
         access: &AccessReading,
         operator: &OperatorSettings,
     ) -> Result<Self, &'static str> {
-        let mut policies: Vec<NamedPolicy> = Vec::with_capacity(names.len());
+        let known = access.snapshot().and_then(|access| access.policies.as_deref().ok()).unwrap_or_default();
+        let mut policies: Vec<Box<str>> = Vec::with_capacity(names.len());
         for name in names {
-            let named = NamedPolicy::find(name, access, operator);
-            if policies.iter().any(|other| other.text() == named.text()) {
+            let policy = usable_policy(name, known, operator)
+                .map_or_else(|_| (*name).into(), |policy| policy.id.clone());
+            if policies.contains(&policy) {
                 return Err(TWICE);
             }
-            policies.push(named);
+            policies.push(policy);
         }
         Ok(Self { policies, session_duration })
-    }
-
-    /// The reason why one of the policies cannot be used.
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.policies.iter().find_map(|policy| match policy {
-            NamedPolicy::Known(_) => None,
-            NamedPolicy::Unknown { text: _, problem } => Some(problem.as_str()),
-        })
-    }
-}
-
-impl NamedPolicy {
-    fn find(text: &str, access: &AccessReading, operator: &OperatorSettings) -> Self {
-        let found = match access.snapshot().map(|access| &access.policies) {
-            Some(Ok(policies)) => usable_policy(text, policies, operator),
-            Some(Err(unread)) => Err(format!(
-                "names {}, and the account's Access policies were not read: {}",
-                quoted(text, operator),
-                unread.reason
-            )),
-            None => Err(format!(
-                "names {}, and the account's Access policies are not read yet",
-                quoted(text, operator)
-            )),
-        };
-        match found {
-            Ok(policy) => Self::Known(policy.id.clone()),
-            Err(problem) => Self::Unknown { text: text.into(), problem },
-        }
-    }
-
-    /// The canonical text.
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Known(id) => id,
-            Self::Unknown { text, problem: _ } => text,
-        }
     }
 }
 
@@ -194,8 +148,7 @@ pub fn properties(wanted: &WantedAccess) -> Vec<Property> {
         WantedAccess::Unspecified => Vec::new(),
         WantedAccess::Open => vec![Property::new(ACCESS_POLICY, OPEN)],
         WantedAccess::Protected(WantedApplication { policies, session_duration }) => {
-            let policies = policies.iter().map(NamedPolicy::text);
-            protection_properties(policies, *session_duration)
+            protection_properties(policies.iter().map(|policy| &**policy), *session_duration)
         }
     }
 }
@@ -289,14 +242,11 @@ mod tests {
         let policies = [policy("1", PolicyDecision::Allow), policy("public", PolicyDecision::Bypass)];
         let mut operator = settings().operator;
         operator.default_access_policy = ["twice".into(), "public".into(), "missing".into()].into();
-        let mut problems: Vec<String> = operator
+        let problems: Vec<String> = operator
             .default_access_policy
             .iter()
             .map(|name| usable_policy(name, &policies, &operator).map(drop).expect_err(name))
             .collect();
-        let unread = NamedPolicy::find("twice", &AccessReading::NotAsked, &operator);
-        let NamedPolicy::Unknown { problem, .. } = unread else { panic!("{unread:?}") };
-        problems.push(problem);
         for problem in problems {
             assert!(problem.contains("\" (from DEFAULT_ACCESS_POLICY), "), "{problem}");
         }
