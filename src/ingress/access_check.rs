@@ -1,9 +1,12 @@
 //! Cloudflare Access on a rule: cloudflared passes on only requests with a valid token.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::origin_option::{Mistake, parse_flag};
 use super::raw_object::{RawObject, text};
+use crate::collections::inserted;
 use crate::model::access::{Application, TeamName};
 use crate::model::endpoint::Property;
 
@@ -35,8 +38,9 @@ pub struct AccessCheck {
 
 impl AccessCheck {
     /// Requires a token of the team for one of these applications.
-    pub fn required(team: &TeamName, audience_tags: Vec<Box<str>>) -> Self {
-        Self { team_name: team.as_str().into(), audience_tags }
+    pub fn required<'a>(team: &TeamName, applications: impl IntoIterator<Item = &'a Application>) -> Self {
+        let tags: BTreeSet<&Box<str>> = inserted(applications.into_iter().map(|one| &one.audience));
+        Self { team_name: team.as_str().into(), audience_tags: tags.into_iter().cloned().collect() }
     }
 
     /// Reads the properties; `None` if they mean the same as an absent field.

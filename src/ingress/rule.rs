@@ -7,6 +7,7 @@ use super::origin_request::{self, OriginRequest, properties_in, unmanaged_fields
 use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
+use crate::model::access::Application;
 use crate::model::endpoint::Property;
 use crate::model::hostname::{HostPattern, Hostname, fold};
 
@@ -165,6 +166,16 @@ impl Rule {
     /// matches no request for the name without the dot.
     pub fn folded_hostname(&self) -> &str {
         self.folded_hostname.as_deref().unwrap_or(&self.hostname)
+    }
+
+    /// True if the rule requires a token, and accepts the tokens of this application.
+    pub fn accepts(&self, application: &Application) -> bool {
+        self.access_check().is_some_and(|check| check.accepts(application))
+    }
+
+    /// True if the rule requires a token, and accepts no token of this application.
+    pub fn requires_another(&self, application: &Application) -> bool {
+        self.access_check().is_some_and(|check| !check.accepts(application))
     }
 
     /// A new rule in its wanted form.

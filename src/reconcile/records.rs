@@ -273,7 +273,7 @@ impl<'a> RecordView<'a> {
             let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
             views.push(PathView { path: None, properties, drift });
         }
-        let mut rules = self.snapshot.own_rules_of(&self.hostname, |_| true);
+        let mut rules = self.snapshot.own_rules_of(&self.hostname);
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(rules)));

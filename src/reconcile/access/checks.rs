@@ -13,9 +13,10 @@ impl<'a> HostProtection<'a> {
     pub(super) fn present_check(self, path: Option<&str>) -> Option<AccessCheck> {
         let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
-        let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
-        let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
-        let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
+        let own = self.snapshot.own_digests();
+        let at = self.rules_at(path).filter(|(tunnel, rule)| is_visited(tunnel) || own.has(tunnel, rule));
+        let checks =
+            at.map(|(_, rule)| rule).chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
@@ -49,8 +50,8 @@ impl<'a> HostProtection<'a> {
         path: Option<&str>,
         tunnel: Option<&TunnelId>,
     ) -> Option<&'a Rule> {
-        let mut rules = self.snapshot.own_rules_of(self.hostname, |rule| rule.path() == path);
-        rules.retain(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
+        let own = self.own_rules_at(path).filter(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
+        let rules: Vec<(&TunnelId, &Rule)> = own.collect();
         let visited =
             (rules.len() > 1).then(|| self.snapshot.visited_tunnel(self.hostname.as_str())).flatten();
         rules.into_iter().max_by_key(|(id, _)| Some(*id) == visited.as_ref()).map(|(_, rule)| rule)
@@ -60,6 +61,12 @@ impl<'a> HostProtection<'a> {
     pub(super) fn rules_at(self, path: Option<&str>) -> impl Iterator<Item = (&'a TunnelId, &'a Rule)> {
         let rules = self.snapshot.rules_of(self.hostname).into_iter();
         rules.filter(move |(_, rule)| rule.path() == path)
+    }
+
+    /// Our rules at a path, with their tunnels.
+    pub(super) fn own_rules_at(self, path: Option<&str>) -> impl Iterator<Item = (&'a TunnelId, &'a Rule)> {
+        let own = self.snapshot.own_digests();
+        self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
     /// The first rule that takes all requests of the path, so that a rule of ours for the path is placed in front of it. A
@@ -73,20 +80,10 @@ impl<'a> HostProtection<'a> {
     }
 }
 
-/// True if a rule requires a token, and accepts the tokens of this application.
-pub(super) fn accepts(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|check| check.accepts(application))
-}
-
-/// True if a rule requires a token, and accepts no token of this application.
-pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access_check().is_some_and(|check| !check.accepts(application))
-}
-
 /// The rules, ours and foreign, that accept a token of this application.
 pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    snapshot.all_rules().map(|(_, rule)| rule).filter(|rule| accepts(rule, application))
+    snapshot.all_rules().map(|(_, rule)| rule).filter(|rule| rule.accepts(application))
 }

@@ -40,10 +40,8 @@ impl<'a> HostProtection<'a> {
         let place = Place::of(self.hostname, path).ok()?;
         let all =
             || self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| *own.place == place);
-        let is_named = |own: &OwnApplication<'_>| {
-            let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access_check());
-            checks.any(|check| check.accepts(own.application))
-        };
+        let is_named =
+            |own: &OwnApplication<'_>| self.rules_at(path).any(|(_, rule)| rule.accepts(own.application));
         all().find(is_named).or_else(|| all().next())
     }
 

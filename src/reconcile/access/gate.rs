@@ -238,19 +238,15 @@ impl Gate<'_> {
         let Some(rule) = &publication.rule else {
             return self.check_record_opens_nothing().map(|()| None);
         };
-        let path = publication.path();
-        let covering = protection.own_login(path).map(|own| own.application);
-        if let Some(asked) = rule.origin_request.access_check() {
-            if protection.application_made_for(path).is_some() {
-                return Err(Reason::AccessPolicy(TWO_WAYS.into()));
-            }
-            return Ok(Some(asked.clone().accepting(covering.map(|covering| &covering.audience))));
+        let (path, asked) = (publication.path(), rule.origin_request.access_check());
+        if asked.is_some() && protection.application_made_for(path).is_some() {
+            return Err(Reason::AccessPolicy(TWO_WAYS.into()));
         }
-        let present = protection.present_check(path);
+        let present = asked.cloned().or_else(|| protection.present_check(path));
         if present.is_none() {
             self.check_login_is_known()?;
         }
-        Ok(protection.kept_check(present, covering))
+        Ok(protection.kept_check(present, protection.own_login(path).map(|own| own.application)))
     }
 
     /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.

@@ -41,7 +41,10 @@ pub fn cover<'a>(
         ));
     }
     let Some(host) = requests.covering_host(&met) else {
-        let needed = requests.needed().join(" and ");
+        let name = hostname.as_str();
+        let needed = requests
+            .prefix
+            .map_or_else(|| name.to_owned(), |prefix| format!("{name}/{prefix} and {name}/{prefix}/*"));
         return Err(format!(
             "no Access application covers every request of the rule: create one for {needed}, with a policy that \
              selects the visitors"
@@ -69,8 +72,6 @@ fn problem(application: &Application) -> Option<&'static str> {
             "lets visitors past without a login, or has a policy of an unknown action: remove that policy, or narrow \
              its destinations",
         )
-    } else if application.audience.is_empty() {
-        Some("shows no audience tag that a rule could ask for: delete the application and create it again")
     } else {
         None
     }
@@ -126,15 +127,6 @@ impl<'a> VisitorRequests<'a> {
                 let is_beside = labels(host) <= labels(covering_host);
                 host.contains('*') && host != covering_host && is_beside && self.may_meet(destination)
             })
-    }
-
-    /// The destinations that would take every request.
-    fn needed(&self) -> Vec<String> {
-        let Self { hostname, prefix } = self;
-        match prefix {
-            None => vec![(*hostname).to_owned()],
-            Some(prefix) => vec![format!("{hostname}/{prefix}"), format!("{hostname}/{prefix}/*")],
-        }
     }
 
     fn may_meet(&self, Destination { host, path }: &Destination) -> bool {

@@ -152,7 +152,7 @@ pub fn is_as_wanted(application: &Application, place: &Place, wanted: &WantedApp
 /// The session duration of the application; `None` if no endpoint can ask for that duration.
 pub fn session_duration(application: &Application) -> Option<SessionDuration> {
     match application.session_duration.as_deref() {
-        None | Some("") => Some(SessionDuration::default()),
+        None => Some(SessionDuration::default()),
         Some(text) => SessionDuration::parse(text),
     }
 }

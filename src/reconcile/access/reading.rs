@@ -52,11 +52,7 @@ impl AccessSnapshot {
         &self,
         applications: impl IntoIterator<Item = &'a Application>,
     ) -> AccessCheck {
-        let audiences = applications.into_iter().map(|application| application.audience.clone());
-        let mut audiences: Vec<Box<str>> = audiences.collect();
-        audiences.sort_unstable();
-        audiences.dedup();
-        AccessCheck::required(&self.team, audiences)
+        AccessCheck::required(&self.team, applications)
     }
 }
 

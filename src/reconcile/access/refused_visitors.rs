@@ -8,7 +8,6 @@ use crate::model::access::{Application, ApplicationKind, Destination, PolicyDeci
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::checks::{accepts, requires_another};
 use crate::reconcile::access::covering::{asks_for_login, directory};
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::HostProtection;
@@ -60,11 +59,11 @@ fn refused_at(
         let visited = snapshot.visited_tunnel(name);
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
         // An application of ours is made before its rule.
-        let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| accepts(rule, application));
+        let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| rule.accepts(application));
         for rule in rules_taking(name, path.as_deref(), tunnel) {
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
-                && requires_another(rule, application)
+                && rule.requires_another(application)
                 && protection.covering(shared).first().is_some_and(|first| first.id == application.id)
                 && !is_renewed_by_guard(rule, snapshot)
                 && has_rule()

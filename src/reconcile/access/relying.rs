@@ -8,7 +8,6 @@ use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::checks::requires_another;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::requests::{AccessRequests, RuleKey};
 use crate::reconcile::snapshot::Snapshot;
@@ -65,7 +64,7 @@ impl NameUnder<'_> {
         // A wildcard's rule may lose its Access check, and then no other application protects the name.
         let is_only_application = !self.opens_place && covering.len() == 1;
         let may_lose_check =
-            |rule: &Rule| rule.folded_hostname() != self.name() && requires_another(rule, self.application);
+            |rule: &Rule| rule.folded_hostname() != self.name() && rule.requires_another(self.application);
         let is_last = |rule: &Rule| !(is_only_application && may_lose_check(rule));
         let snapshot = self.protection.snapshot;
         let behind = if is_only_application { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
@@ -89,7 +88,7 @@ impl NameUnder<'_> {
     /// True if visitors would reach the rule without a login, although no endpoint asks for that.
     fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // The rule requires a token that the application does not issue.
-        if requires_another(rule, self.application) {
+        if rule.requires_another(self.application) {
             return false;
         }
         // The application stays until the withdrawn rule is deleted.

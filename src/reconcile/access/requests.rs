@@ -7,7 +7,6 @@ use crate::ingress::path::may_share;
 use crate::model::Hostname;
 use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::checks::requires_another;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -98,7 +97,7 @@ impl UnopenedPlace {
         }
         let visited = snapshot.visited_tunnel(self.hostname.as_str());
         protection.own_rule(path, visited.as_ref()).is_some_and(|rule| {
-            rule.requires_access() && deleted.iter().all(|one| requires_another(rule, one.application))
+            rule.requires_access() && deleted.iter().all(|one| rule.requires_another(one.application))
         })
     }
 }

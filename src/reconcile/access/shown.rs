@@ -112,7 +112,7 @@ fn keep_login(
     // The login of a wider place is asked for there, unless the object of that place is gone.
     let relies = !has_application && properties.is_empty() && rule.requires_access();
     let wider = relies.then(|| protection.own_login(rule.path())).flatten();
-    let wider = wider.filter(|own| unneeded::is_outlived(*own, protection.snapshot));
+    let wider = wider.filter(|own| !unneeded::is_claimed(own.place, protection.snapshot));
     let is_kept = has_application || wider.is_some();
     if properties.is_empty() && (!is_kept || protection.snapshot.operator().access_guard) {
         return None;
@@ -175,9 +175,8 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtecti
     let tunnel = target.as_ref().filter(|_| path.is_some());
     // Until the record points to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
     let is_moving = target != protection.snapshot.visited_tunnel(protection.hostname.as_str());
-    // A rule of ours that is left in another tunnel gives its check to an endpoint that says nothing of Access.
-    let own = protection.snapshot.own_rules_of(protection.hostname, |rule| rule.path() == path);
     protection.own_rule(path, tunnel).is_some()
-        && !own.iter().any(|(_, rule)| rule.requires_access())
+        // A rule of ours that is left in another tunnel gives its check to an endpoint that says nothing of Access.
+        && !protection.own_rules_at(path).any(|(_, rule)| rule.requires_access())
         && (!is_moving || protection.present_check(path).is_none())
 }

@@ -74,7 +74,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
         let protection = HostProtection::of(&hostname, snapshot);
         let mut covering = protection.own_covering(rule.path().or_else(|| place.path()));
         let next = covering.find(|own| own.application.id != application.id);
-        next.zip(rule.access_check()).is_some_and(|(next, check)| check.accepts(next.application))
+        next.is_some_and(|next| rule.accepts(next.application))
     };
     !rules.is_empty() && rules.iter().all(accepts_next)
 }
@@ -110,18 +110,9 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
     stays.chain(twice).collect()
 }
 
-/// True if rules accept the application's tokens, although no comment of ours claims its place. The object of the place
-/// is gone, and silent objects of narrower places keep the application.
-pub(super) fn is_outlived(
-    OwnApplication { place, application }: OwnApplication<'_>,
-    snapshot: &Snapshot,
-) -> bool {
-    snapshot.is_accepted(application) && !is_claimed(place, snapshot)
-}
-
 /// True if a comment of ours claims the rule of the place, or the record without a rule. A record that another instance
 /// of our owner may serve counts too: that instance may have made the application.
-fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
+pub(super) fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let (name, own) = (place.hostname(), snapshot.own_records_of(place.hostname()));
     let mut records = snapshot.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default().iter();
     own.iter().any(|own| snapshot.claims_path(&own.stamp, place.path()))

@@ -86,17 +86,12 @@ impl Snapshot {
         self.all_rules().filter(move |(id, rule)| own.has(id, rule))
     }
 
-    /// Our rules of a hostname, with their tunnels, as far as `is_meant` selects them.
-    pub(in crate::reconcile) fn own_rules_of<'s>(
-        &'s self,
-        hostname: &Hostname,
-        is_meant: impl Fn(&Rule) -> bool,
-    ) -> Vec<RuleInTunnel<'s>> {
-        let (own, tunnels) = (self.own_digests(), self.tunnels.iter());
-        let near = tunnels
-            .flat_map(|(id, tunnel)| tunnel.document.near(hostname.as_str()).map(move |rule| (id, rule)));
-        // A hostname may have hundreds of paths, and most callers mean one of them.
-        near.filter(|(id, rule)| is_meant(rule) && rule.has_hostname(hostname) && own.has(id, rule)).collect()
+    /// Our rules of a hostname, with their tunnels.
+    pub(in crate::reconcile) fn own_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
+        let own = self.own_digests();
+        let mut rules = self.rules_of(hostname);
+        rules.retain(|(id, rule)| own.has(id, rule));
+        rules
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.

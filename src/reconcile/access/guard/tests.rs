@@ -56,10 +56,9 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
 }
 
 /// The words for gaps, with the remedies that tell them.
-const GAPS: [(&str, &str); 5] = [
+const GAPS: [(&str, &str); 4] = [
     ("bypass", "remove that policy"),
     ("no policies", "add one"),
-    ("no audience", "create it again"),
     ("unknown kind", "update the webhook"),
     ("overlap", "delete one, or create"),
 ];
@@ -266,7 +265,6 @@ fn what_an_application_does_not_tell_is_a_gap() {
         (with(Some(vec![PolicyDecision::Unknown, PolicyDecision::Allow])), "bypass: x", "bypass: x"),
         (with(Some(vec![])), "no policies: x", "no policies: x"),
         (with(None), "no policies: x", "no policies: x"),
-        (Application { audience: "".into(), ..whole() }, "no audience: x", "no audience: x"),
         (Application { kind: ApplicationKind::Unknown, ..whole() }, "unknown kind: x", "unknown kind: x"),
     ] {
         let other = self::application("y", &["a.example.com"]);
