@@ -23,7 +23,7 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::endpoint::{Changes, Endpoint, EndpointList};
+use crate::model::endpoint::{Changes, Endpoint};
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
@@ -190,7 +190,7 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let (mut too_long, mut other_owner) = (None, None);
-    body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
+    body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, is_whole }| {
         if let Some(owner) = plan::other_owner(&endpoint, settings) {
             other_owner.get_or_insert_with(|| owner.to_owned());
         } else if !is_whole {
@@ -199,8 +199,8 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
             && let Some(endpoint) = plan::needed_by_plan(endpoint)
         {
             kept += endpoint.memory_bytes();
-            planned += planned_bytes(list, &endpoint);
-            changes.add(list, endpoint);
+            planned += planned_bytes(is_deleted, &endpoint);
+            if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
         }
     })?;
     if let Some(owner) = other_owner {
@@ -216,7 +216,7 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
 }
 
 /// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
-fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
+fn planned_bytes(is_deleted: bool, endpoint: &Endpoint) -> usize {
     /// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
     const HOSTNAME: usize = 1024;
     /// The same for a deletion. All deletions are planned, even those that wait for their turn.
@@ -227,10 +227,7 @@ fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
     if !endpoint.is_address_or_cname() || endpoint.property(INVALID).is_some() {
         return OTHER;
     }
-    match list {
-        EndpointList::Delete => DELETED,
-        EndpointList::Create | EndpointList::UpdateNew => HOSTNAME,
-    }
+    if is_deleted { DELETED } else { HOSTNAME }
 }
 
 #[cfg(test)]
@@ -242,13 +239,13 @@ mod tests {
     fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
         let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
         let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
-        for (list, endpoint, bytes) in [
-            (EndpointList::Create, endpoint("CNAME"), 1_024),
-            (EndpointList::Delete, endpoint("CNAME"), 2_048),
-            (EndpointList::Delete, endpoint("TXT"), 256),
-            (EndpointList::Create, refused, 256),
+        for (is_deleted, endpoint, bytes) in [
+            (false, endpoint("CNAME"), 1_024),
+            (true, endpoint("CNAME"), 2_048),
+            (true, endpoint("TXT"), 256),
+            (false, refused, 256),
         ] {
-            assert_eq!(planned_bytes(list, &endpoint), bytes);
+            assert_eq!(planned_bytes(is_deleted, &endpoint), bytes);
         }
     }
 }

@@ -173,30 +173,10 @@ pub struct Changes {
     pub delete: Vec<Endpoint>,
 }
 
-/// The list that holds an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndpointList {
-    /// Also the wanted endpoints, which ExternalDNS asks the webhook to adjust.
-    Create,
-    /// See [`Changes::update_new`].
-    UpdateNew,
-    Delete,
-}
-
 impl Changes {
     /// The endpoints to be created, and those to be updated in their wanted form.
     pub fn wanted(&self) -> impl Iterator<Item = &Endpoint> + Clone {
         self.create.iter().chain(&self.update_new)
-    }
-
-    /// Adds an endpoint to a list.
-    pub fn add(&mut self, list: EndpointList, endpoint: Endpoint) {
-        let list = match list {
-            EndpointList::Create => &mut self.create,
-            EndpointList::UpdateNew => &mut self.update_new,
-            EndpointList::Delete => &mut self.delete,
-        };
-        list.push(endpoint);
     }
 }
 

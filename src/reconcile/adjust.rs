@@ -20,7 +20,7 @@ use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard;
-use crate::reconcile::winner::{self, Choice};
+use crate::reconcile::winner;
 use crate::reconcile::{Note, Settings};
 
 /// The answer, with notes on endpoints that are in it and on endpoints that are left out.
@@ -94,7 +94,7 @@ impl<'s> Adjuster<'s> {
         candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
         let choice = snapshot.map(|snapshot| winner::choose(&mut candidates, snapshot));
-        let Choice { lost: left_out, kept: mut notes } = choice.unwrap_or_default();
+        let (left_out, mut notes) = choice.unwrap_or_default();
         refuse_together(&mut candidates);
         candidates.retain(|candidate| !candidate.is_left_out);
         let public_wildcards = wildcard::keep_published(&mut candidates);

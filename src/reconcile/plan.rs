@@ -62,23 +62,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan::default();
-    let mut openings = Vec::new();
-    for outcome in plan.take_turn(candidates(requests, context), turn, context) {
-        let HostOutcome {
-            plan: host,
-            deletes_hostname: _,
-            refusals,
-            openings: more,
-            notes,
-            application_writes,
-        } = outcome;
-        plan.hosts.extend(host);
-        plan.refusals.extend(refusals);
-        openings.extend(more);
-        plan.notes.extend(notes);
-        plan.application_writes.extend(application_writes);
-    }
-    plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+    let openings = plan.take_turn(candidates(requests, context), turn, context);
     plan.decide_openings(openings, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
@@ -155,20 +139,20 @@ impl Plan {
         }
     }
 
-    /// The outcomes of the candidates until enough hostnames change. The remaining candidates are postponed, except those
-    /// that are planned and change nothing.
+    /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
+    /// planned and change nothing. Returns the openings that a later request finishes, unless they are refused.
     fn take_turn(
         &mut self,
         mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
         turn: Turn<'_>,
         context: PlanContext<'_>,
-    ) -> Vec<HostOutcome> {
+    ) -> Vec<Refusal> {
         let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
-        let (mut outcomes, mut changed) = (Vec::new(), 0);
+        let mut openings = Vec::new();
         for (position, candidate) in first.into_iter().chain(candidates) {
             let outcome = match candidate {
                 TurnCandidate::Planned(outcome) if outcome.plan.is_none() => *outcome,
-                _ if changed >= turn.hostnames_max => {
+                _ if self.hosts.len() >= turn.hostnames_max => {
                     self.postponed.insert(position.hostname.clone());
                     self.next_turn.get_or_insert(position);
                     continue;
@@ -179,9 +163,13 @@ impl Plan {
             let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
             let refusals = outcome.plan.as_ref().map(paused).unwrap_or_default();
             let outcome = if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) };
-            changed += usize::from(outcome.plan.is_some());
-            outcomes.push(outcome);
+            self.hosts.extend(outcome.plan);
+            self.refusals.extend(outcome.refusals);
+            self.notes.extend(outcome.notes);
+            self.application_writes.extend(outcome.application_writes);
+            openings.extend(outcome.openings);
         }
-        outcomes
+        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+        openings
     }
 }

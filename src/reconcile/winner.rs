@@ -28,19 +28,11 @@ const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
-/// The notes of a choice.
-#[derive(Debug, Default)]
-pub(super) struct Choice {
-    /// Notes on the losers.
-    pub(super) lost: Vec<Note>,
-    /// Notes on rules that remain although their namespace no longer asks for them.
-    pub(super) kept: Vec<Note>,
-}
-
-/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. The
-/// notes end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
-pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choice {
-    let Choice { mut lost, mut kept } = Choice::default();
+/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. Returns
+/// notes on the losers, and notes on rules that remain although their namespace no longer asks for them. The notes end
+/// after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
+pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> (Vec<Note>, Vec<Note>) {
+    let (mut lost, mut kept) = (Vec::new(), Vec::new());
     for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
@@ -63,7 +55,7 @@ pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choic
             }
         }
     }
-    Choice { lost, kept }
+    (lost, kept)
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not

@@ -10,7 +10,7 @@ use serde_json::{Deserializer, Error};
 
 use super::Failure;
 use crate::limits;
-use crate::model::endpoint::{Endpoint, EndpointList};
+use crate::model::endpoint::Endpoint;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub struct Body(String);
 /// An endpoint of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedEndpoint {
-    /// The list that holds it.
-    pub list: EndpointList,
+    /// True if the endpoint is to be deleted.
+    pub is_deleted: bool,
     pub endpoint: Endpoint,
     /// False if the endpoint was too long to be kept. It then has only its name, its type and its labels.
     pub is_whole: bool,
@@ -74,7 +74,7 @@ impl Body {
     /// # Errors
     /// When the body is not a list of endpoints.
     pub fn for_each_wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        read_list(EndpointList::Create, &self.0, each).map_err(Failure::malformed)
+        read_list(false, &self.0, each).map_err(Failure::malformed)
     }
 
     /// Hands over the endpoints to be created, updated and deleted, the updated ones in their wanted form.
@@ -84,20 +84,16 @@ impl Body {
     pub fn for_each_change(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
         let Lists { create, update_new, delete } =
             serde_json::from_str(&self.0).map_err(Failure::malformed)?;
-        for (list, text) in [
-            (EndpointList::Create, create),
-            (EndpointList::UpdateNew, update_new),
-            (EndpointList::Delete, delete),
-        ] {
-            let text = text.map_or("[]", RawValue::get);
-            read_list(list, text, each).map_err(Failure::malformed)?;
+        for (is_deleted, list) in [(false, create), (false, update_new), (true, delete)] {
+            let list = list.map_or("[]", RawValue::get);
+            read_list(is_deleted, list, each).map_err(Failure::malformed)?;
         }
         Ok(())
     }
 }
 
 /// Hands over the endpoints of a list. `null` counts as an empty list, because Go writes an empty list as `null`.
-fn read_list(list: EndpointList, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
+fn read_list(is_deleted: bool, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
     let text = text.trim_ascii();
     if text == "null" {
         return Ok(());
@@ -105,7 +101,7 @@ fn read_list(list: EndpointList, text: &str, each: &mut dyn FnMut(ReceivedEndpoi
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let mut rest = inner.ok_or_else(|| Error::custom("expected a list of endpoints"))?.trim_ascii();
     while !rest.is_empty() {
-        let (arrived, length) = read_endpoint(list, rest)?;
+        let (arrived, length) = read_endpoint(is_deleted, rest)?;
         each(arrived);
         rest = rest.get(length..).unwrap_or_default().trim_ascii_start();
         match rest.strip_prefix(',').map(str::trim_ascii_start) {
@@ -118,19 +114,19 @@ fn read_list(list: EndpointList, text: &str, each: &mut dyn FnMut(ReceivedEndpoi
 }
 
 /// The endpoint at the beginning of `text`, and the length of its own text.
-fn read_endpoint(list: EndpointList, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
+fn read_endpoint(is_deleted: bool, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
     // serde would also accept an array of the fields in their order.
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));
     }
     let window = text.get(..text.floor_char_boundary(limits::ENDPOINT_JSON_MAX_BYTES)).unwrap_or_default();
     match read_value(window) {
-        Ok((endpoint, length)) => Ok((ReceivedEndpoint { list, endpoint, is_whole: true }, length)),
+        Ok((endpoint, length)) => Ok((ReceivedEndpoint { is_deleted, endpoint, is_whole: true }, length)),
         Err(error) if error.is_eof() && window.len() < text.len() => {
             let (Names { dns_name, record_type, labels }, length) = read_value(text)?;
             let (dns_name, record_type, labels) = (name(dns_name), short(record_type), short(labels));
             let endpoint = Endpoint { dns_name, record_type, labels, ..Endpoint::default() };
-            Ok((ReceivedEndpoint { list, endpoint, is_whole: false }, length))
+            Ok((ReceivedEndpoint { is_deleted, endpoint, is_whole: false }, length))
         }
         Err(error) => Err(error),
     }
@@ -169,9 +165,9 @@ mod tests {
     fn changes(text: &str) -> Changes {
         let mut changes = Changes::default();
         let body = Body::new(text.into()).unwrap();
-        let read = body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
+        let read = body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, is_whole }| {
             assert!(is_whole);
-            changes.add(list, endpoint);
+            if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
         });
         read.expect(text);
         changes
@@ -199,7 +195,7 @@ mod tests {
         let endpoint = |name: &str| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() };
         let all = r#"{"delete":[{"dnsName":"d"}],"updateOld":[{"dnsName":"o"},{}],"updateNew":[{"dnsName":"n"},{}]}"#;
         let expected = Changes {
-            update_new: vec![endpoint("n"), endpoint("")],
+            create: vec![endpoint("n"), endpoint("")],
             delete: vec![endpoint("d")],
             ..Changes::default()
         };

@@ -213,7 +213,10 @@ mod tests {
 
         fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
             let mut changes = Changes::default();
-            body.for_each_change(&mut |arrived| changes.add(arrived.list, arrived.endpoint))?;
+            body.for_each_change(&mut |arrived| {
+                let list = if arrived.is_deleted { &mut changes.delete } else { &mut changes.create };
+                list.push(arrived.endpoint);
+            })?;
             self.result(())?;
             self.applied.lock().unwrap().push(changes);
             Ok(())
