@@ -178,7 +178,7 @@ pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
             "; taken over; before: name {name:?}, policies {policies:?}, session duration {duration:?}"
         );
     }
-    let (hostname, application) = (write.place.hostname(), write.place.to_string());
+    let (hostname, application) = (write.place.hostname().as_str(), write.place.to_string());
     LogLine::default().quoted("hostname", hostname).quoted("application", &*application).text(text)
 }
 
@@ -247,7 +247,7 @@ mod tests {
     fn the_line_of_an_application_names_its_place() {
         let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
-            let place = Place::of(&hostname, path).expect("a place");
+            let place = Place::of(&hostname, path);
             describe_application(&ApplicationWrite { place, operation, taken_over: None }).to_string()
         };
         let wanted = || WantedApplication { policies: Vec::new(), session_duration: Default::default() };

@@ -279,6 +279,6 @@ impl ApplyRequest<'_> {
 /// True if the plan deletes rules of a hostname with an application of ours, or removes digests of deleted rules.
 fn deletes_protected_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
     let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
-    let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname()));
+    let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname().as_str()));
     hosts.any(|host| !host.removed_dangling.is_empty() || host.edits.iter().any(is_deletion))
 }

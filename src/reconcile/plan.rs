@@ -111,7 +111,8 @@ fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &
     let relying = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
     let path = refusal.set_identifier.as_deref().and_then(path_of);
     let own = snapshot.own_application(application);
-    let is_of_place = own.is_some_and(|own| own.place.is(&refusal.hostname, path));
+    let is_of_place = own
+        .is_some_and(|own| own.place.hostname().as_str() == &*refusal.hostname && own.place.path() == path);
     let (application, relying) = (application.name.clone(), Some(rule_text(relying).into()));
     Some(Reason::StillProtected { application, relying, is_of_place })
 }

@@ -85,7 +85,7 @@ impl SnapshotReader {
         applications: &mut Vec<Application>,
         account: &AccountId,
         deadline: Deadline,
-    ) -> Vec<Box<str>> {
+    ) -> Vec<Place> {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
         for WrittenApplication { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
             match outcome {
@@ -98,7 +98,7 @@ impl SnapshotReader {
                 ApplicationWriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
                 ApplicationWriteOutcome::InDoubt => {
                     let mut places = applications.iter().filter_map(|one| self.place_of(one));
-                    if !places.any(|one| *one.to_string() == *place) {
+                    if !places.any(|one| one == place) {
                         pending.push(place);
                     }
                 }

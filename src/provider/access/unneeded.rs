@@ -83,7 +83,11 @@ impl Provider {
         let mut unneeded = unneeded::removable(snapshot);
         let last = lock(&self.last_loop);
         unneeded.retain(|one| {
-            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *one.own.place.hostname())
+            !last
+                .request
+                .refusals
+                .all()
+                .any(|(refusal, _)| *refusal.hostname == *one.own.place.hostname().as_str())
         });
         unneeded
     }

@@ -14,7 +14,7 @@ const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 /// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenApplication {
-    pub(crate) place: Box<str>,
+    pub(crate) place: Place,
     pub(crate) outcome: ApplicationWriteOutcome,
     pub(crate) at: Instant,
 }
@@ -52,7 +52,7 @@ pub(crate) struct AccessMemory {
 impl AccessMemory {
     /// Notes a write.
     pub(crate) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
-        let (mut written, place) = (lock(&self.written), place.to_string().into());
+        let (mut written, place) = (lock(&self.written), place.clone());
         written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
         written.push(WrittenApplication { place, outcome, at });
     }

@@ -78,7 +78,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn place() -> Place {
-        Place::of(&Hostname::parse("a.example.com").unwrap(), None).unwrap()
+        Place::of(&Hostname::parse("a.example.com").unwrap(), None)
     }
 
     fn no() -> Reason {

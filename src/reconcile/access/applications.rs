@@ -98,14 +98,14 @@ impl Snapshot {
     /// Our applications of `hostname`, and of all hostnames after it in sorted order.
     fn own_applications_from(&self, hostname: &str) -> impl Iterator<Item = OwnApplication<'_>> + use<'_> {
         let (all, ours) = (self.access.applications(), &self.application_index().ours);
-        let start = ours.partition_point(|(place, _)| place.hostname() < hostname);
+        let start = ours.partition_point(|(place, _)| place.hostname().as_str() < hostname);
         let ours = ours.get(start..).unwrap_or_default().iter();
         ours.filter_map(|(place, number)| Some(OwnApplication { place, application: all.get(*number)? }))
     }
 
     /// Our applications that were made for a hostname, or a path of it.
     pub(super) fn own_applications_of(&self, hostname: &str) -> impl Iterator<Item = OwnApplication<'_>> {
-        self.own_applications_from(hostname).take_while(move |own| own.place.hostname() == hostname)
+        self.own_applications_from(hostname).take_while(move |own| own.place.hostname().as_str() == hostname)
     }
 
     /// True if a rule that was read accepts a token of the application.

@@ -37,9 +37,9 @@ impl<'a> HostProtection<'a> {
 
     /// Our application that was made for exactly the path; of several, one whose token a rule accepts.
     pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
-        let place = Place::of(self.hostname, path).ok()?;
-        let all =
-            || self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| *own.place == place);
+        let all = || {
+            self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| own.place.path() == path)
+        };
         let is_named =
             |own: &OwnApplication<'_>| self.rules_at(path).any(|(_, rule)| rule.accepts(own.application));
         all().find(is_named).or_else(|| all().next())

@@ -181,9 +181,9 @@ impl Gate<'_> {
         let Self { context, publication, protection, .. } = self;
         let access = context.snapshot.access.snapshot_or_reason();
         let access = access.map_err(|unread| self.unknown(&unread))?;
-        let place = Place::of(&publication.hostname, publication.path())
-            .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
-        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
+        let place = Place::of(&publication.hostname, publication.path());
+        place.check().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        if access.pending.contains(&place) {
             return Err(Reason::Waiting(
                 "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
             ));

@@ -6,7 +6,7 @@ use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
-use crate::reconcile::access::requests::{RuleKey, UnopenedAsks, UnopenedPlace};
+use crate::reconcile::access::requests::UnopenedPlace;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 
@@ -26,13 +26,13 @@ impl Gate<'_> {
         covering.extend(
             made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
         );
-        let opening_rule = RuleKey::of(publication.hostname.as_str(), path);
+        let opened = Place::of(&publication.hostname, path);
         for own in &covering {
             if let Some(relying) =
-                first_relying(*own, Some(&opening_rule), context.access_requests, context.snapshot)
+                first_relying(*own, Some(&opened), context.access_requests, context.snapshot)
             {
                 let application = own.application.name.clone();
-                let is_of_place = own.place.is(publication.hostname.as_str(), path);
+                let is_of_place = *own.place == opened;
                 return Err(Reason::StillProtected {
                     application,
                     relying: Some(relying.into()),
@@ -43,7 +43,7 @@ impl Gate<'_> {
         if covering.is_empty() && protection.present_check(path).is_none() {
             return Ok(AccessStep::Nothing);
         }
-        self.check_nothing_else_opens(&covering)?;
+        self.check_nothing_else_opens(&opened, &covering)?;
         // An old answer may hide a rule that relies on the application.
         if let Some(problem) = context.snapshot.old_answers.values().next() {
             return Err(Reason::Waiting(problem.to_string()));
@@ -67,25 +67,23 @@ impl Gate<'_> {
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
     /// opening deletes the applications `deleted`, and removes the Access check of the path's rule.
-    fn check_nothing_else_opens(self, deleted: &[OwnApplication<'_>]) -> Result<(), Reason> {
-        let Self { context, publication, resource, .. } = self;
+    fn check_nothing_else_opens(self, opened: &Place, deleted: &[OwnApplication<'_>]) -> Result<(), Reason> {
+        let Self { context, resource, .. } = self;
         let is_guarded = context.snapshot.operator().namespace_guard;
         let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
-        let opened = context.access_requests.unopened.iter().find(|unopened| {
+        let other = context.access_requests.unopened.iter().find(|unopened| {
             // With the namespace guard, an endpoint of another namespace cannot block an opening.
             let is_of_others =
                 is_guarded && namespace_of(unopened.resource.as_deref()) != namespace_of(resource);
             // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
-            let counts =
-                !is_of_others && (unopened.asks == UnopenedAsks::Unknown || !context.inputs.is_dry_run);
-            let is_covered_from = |place: &Place| unopened.is_covered_from(place.hostname(), place.path());
-            let is_at_path = || unopened.is_covered_from(publication.hostname.as_str(), publication.path());
+            let counts = !is_of_others && (unopened.asks.is_none() || !context.inputs.is_dry_run);
             counts
-                && (is_at_path() || deleted.iter().any(|own| is_covered_from(own.place)))
+                && (unopened.is_covered_from(opened)
+                    || deleted.iter().any(|own| unopened.is_covered_from(own.place)))
                 && !unopened.stays_closed_without(deleted, context.snapshot)
         });
-        opened.map_or(Ok(()), |UnopenedPlace { hostname, set_identifier, .. }| {
-            let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
+        other.map_or(Ok(()), |UnopenedPlace { place, set_identifier, .. }| {
+            let (hostname, set_identifier) = (place.hostname().as_str().into(), set_identifier.clone());
             Err(Reason::OpensToo { hostname, set_identifier })
         })
     }

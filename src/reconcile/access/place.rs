@@ -25,13 +25,12 @@ const TAG_PREFIX: &str = "externaldns";
 /// Fields that a replacement omits: the fields that only Cloudflare writes, and the older form of the destinations.
 const READ_ONLY: [&str; 6] = ["id", "uid", "aud", "created_at", "updated_at", "self_hosted_domains"];
 
-/// The part of a hostname that one application protects: all of it, or a path with everything below the path.
+/// A hostname, or a path of it: of a rule, or of a record without a rule. One application protects one place, with
+/// everything below the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    hostname: Box<str>,
-    /// The path, with its leading slash.
-    prefix: Option<Box<str>>,
-    /// The path expression of the place's rule; `None` for the whole hostname.
+    hostname: Hostname,
+    /// The path expression; `None` for the whole hostname.
     path: Option<Box<str>>,
 }
 
@@ -42,68 +41,59 @@ const TOO_LONG: &str =
     "asks for a login, and Access takes at most 63 characters of hostname and path: shorten one of them";
 
 impl Place {
-    /// The place of a rule.
-    ///
-    /// # Errors
-    /// The reason why Access cannot cover exactly the requests of the rule.
-    pub fn of(hostname: &Hostname, path: Option<&str>) -> Result<Self, &'static str> {
-        let prefix = match path {
-            None => None,
-            Some(path) => {
-                // It is not known how Access compares encoded characters or two slashes in a row.
-                let is_plain = |prefix: &String| {
-                    prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//")
-                };
-                Some(PathPattern::prefix_of(path).filter(is_plain).ok_or(EXPRESSION)?.into())
-            }
-        };
-        let place = Self { hostname: hostname.as_str().into(), prefix, path: path.map(Into::into) };
-        let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
-        if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
+    pub fn of(hostname: &Hostname, path: Option<&str>) -> Self {
+        Self { hostname: hostname.clone(), path: path.map(Into::into) }
     }
 
     /// The place for which an application of ours was made, whatever its destinations are now. `tag` is that of `owner`.
     pub fn of_application(application: &Application, owner: &str, tag: &str) -> Option<Self> {
         let name = application.name.strip_suffix(&name_suffix(owner))?;
-        if !application.tags.iter().any(|one| **one == *tag) {
-            return None;
-        }
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
-        let prefix: Option<Box<str>> = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        let path = prefix.as_deref().map(|prefix| match expression_of_prefix(prefix) {
-            Ok(expression) => expression.into(),
-            Err(_) => prefix.into(),
-        });
-        Some(Self { hostname: hostname.into(), prefix, path })
+        let path = Some(prefix).filter(|prefix| !prefix.is_empty()).map(expression_of_prefix);
+        let place = Self::of(&Hostname::parse(hostname).ok()?, path.transpose().ok()?.as_deref());
+        (application.tags.iter().any(|one| **one == *tag) && place.check().is_ok()).then_some(place)
     }
 
-    pub fn hostname(&self) -> &str {
+    /// # Errors
+    /// The reason why an application cannot cover exactly the requests of the place.
+    pub fn check(&self) -> Result<(), &'static str> {
+        // It is not known how Access compares encoded characters or two slashes in a row.
+        let is_plain =
+            |prefix: String| prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//");
+        if self.path.is_some() && !self.prefix().is_some_and(is_plain) {
+            return Err(EXPRESSION);
+        }
+        let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
+        if self.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(()) }
+    }
+
+    pub fn hostname(&self) -> &Hostname {
         &self.hostname
     }
 
-    /// The path expression of the place's rule; `None` for the whole hostname.
+    /// The path expression; `None` for the whole hostname.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// True if the place is this hostname, or this path of it.
-    pub fn is(&self, hostname: &str, path: Option<&str>) -> bool {
-        (self.hostname(), self.path()) == (hostname, path)
+    /// The path, with its leading slash, if the expression is that of a path and everything below it.
+    fn prefix(&self) -> Option<String> {
+        PathPattern::prefix_of(self.path()?)
     }
 
     /// The destinations of the place's application: for a path, the path itself and everything below.
     pub fn destinations(&self) -> Vec<Destination> {
-        let destination = |path: String| Destination { host: self.hostname.clone(), path: path.into() };
-        match self.prefix.as_deref().map(|prefix| prefix.trim_start_matches('/')) {
-            None => vec![destination(String::new())],
-            Some(path) => vec![destination(path.to_owned()), destination(format!("{path}/*"))],
+        let destination = |path: &str| Destination { host: self.hostname.as_str().into(), path: path.into() };
+        match self.prefix().as_deref().map(|prefix| prefix.trim_start_matches('/')) {
+            None => vec![destination("")],
+            Some(path) => vec![destination(path), destination(&format!("{path}/*"))],
         }
     }
 
     /// True if the application of the place takes requests for `name`. A wildcard `name` counts only if it is the
     /// hostname of the place.
     pub fn is_over(&self, name: &str) -> bool {
-        matches_host(&self.hostname, name)
+        matches_host(self.hostname.as_str(), name)
     }
 
     /// The name of the place's application.
@@ -114,8 +104,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.hostname)?;
-        formatter.write_str(self.prefix.as_deref().unwrap_or_default())
+        formatter.write_str(self.hostname.as_str())?;
+        formatter.write_str(&self.prefix().unwrap_or_default())
     }
 }
 
@@ -202,7 +192,7 @@ mod tests {
 
     fn place(hostname: &str, path: &str) -> Place {
         let path = Some(path).filter(|path| !path.is_empty());
-        Place::of(&Hostname::parse(hostname).expect("a hostname"), path).expect("a place")
+        Place::of(&Hostname::parse(hostname).expect("a hostname"), path)
     }
 
     /// The application that the webhook creates for the place, with the owner `default`.
@@ -246,11 +236,9 @@ mod tests {
 
     #[test]
     fn a_path_is_a_place_if_access_takes_it_as_it_is() {
-        let of = |hostname: &str, path: &str| {
-            Place::of(&Hostname::parse(hostname).expect("a hostname"), Some(path))
-        };
-        assert_eq!(place("a.example.com", "").path(), None);
-        assert_eq!(place("a.example.com", "^/api(/|$)").path(), Some("^/api(/|$)"));
+        let of = |hostname: &str, path: &str| place(hostname, path).check();
+        assert_eq!(of("a.example.com", ""), Ok(()));
+        assert_eq!(of("a.example.com", "^/api(/|$)"), Ok(()));
         for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {
             assert_eq!(of("a.example.com", path), Err(EXPRESSION), "{path}");
         }

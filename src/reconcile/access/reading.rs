@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
+use crate::reconcile::access::place::Place;
 
 /// The result of reading Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub struct AccessSnapshot {
     pub policies: Result<Arc<[ReusablePolicy]>, AccessReadError>,
     /// The places with a recent write in doubt: no answer shows whether the application was created, or the list shows
     /// the application differently and no read by its id succeeded.
-    pub pending: Vec<Box<str>>,
+    pub pending: Vec<Place>,
 }
 
 impl AccessSnapshot {

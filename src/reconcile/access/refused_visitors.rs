@@ -26,7 +26,7 @@ pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     for application in snapshot.access.applications() {
         // The rule of a whole hostname accepts the token of the application that was made for it.
         let is_of_hostname =
-            |own: OwnApplication<'_>| own.place.path().is_none() && !own.place.hostname().contains('*');
+            |own: OwnApplication<'_>| own.place.path().is_none() && !own.place.hostname().is_wildcard();
         let is_in_front = snapshot.own_application(application).is_none_or(|own| !is_of_hostname(own));
         if is_in_front && (asks_for_login(application) || lets_all_past(application)) {
             let mut over = application.destinations.iter();

@@ -9,36 +9,34 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::access::requests::{AccessRequests, RuleKey};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The first rule, record, destination, zone or place that would be open without the application. `opening_rule` is the
-/// endpoint that opens the application's place or a path of it, if an endpoint does.
+/// The first rule, record, destination, zone or place that would be open without the application. `opened` is the place
+/// that an endpoint opens, if one opens the application's place or a path of it.
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
-    opening_rule: Option<&RuleKey>,
+    opened: Option<&Place>,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let OwnApplication { place, application } = own;
     let path = place.path();
-    if requests.unopened.iter().any(|one| one.is_closed_at(place.hostname(), path)) {
+    if requests.unopened.iter().any(|one| one.is_closed_at(place)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
         return Some(outside);
     }
-    let at_place = RuleKey::of(place.hostname(), path);
-    let hostname = Hostname::parse(place.hostname()).ok()?;
-    let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
+    let is_published = || HostProtection::of(place.hostname(), snapshot).is_published(path);
     // Any other endpoint may be refused.
-    let opens_place =
-        requests.open.contains(&at_place) && (opening_rule == Some(&at_place) || is_published());
-    let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
+    let opens_place = requests.open.contains(place) && (opened == Some(place) || is_published());
+    let names = names_of(place.hostname().as_str(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, opening_rule, path, opens_place, requests }.first_open()
+        NameUnder { protection, application, opened, path, opens_place, requests }.first_open()
     })
 }
 
@@ -46,7 +44,7 @@ pub(super) fn first_relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    opening_rule: Option<&'a RuleKey>,
+    opened: Option<&'a Place>,
     /// The path of the place.
     path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
@@ -77,8 +75,8 @@ impl NameUnder<'_> {
                 return Some(rule_text(rule));
             }
         }
-        let key = RuleKey::of(self.name(), None);
-        if self.requests.open.contains(&key) || self.requests.withdrawn.contains(&key) {
+        let place = self.place_of(None);
+        if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
             return None;
         }
         let mut own = snapshot.own_records_of(self.name()).into_iter();
@@ -92,7 +90,7 @@ impl NameUnder<'_> {
             return false;
         }
         // The application stays until the withdrawn rule is deleted.
-        let is_withdrawn = || self.requests.withdrawn.contains(&RuleKey::of(self.name(), rule.path()));
+        let is_withdrawn = || self.requests.withdrawn.contains(&self.place_of(rule.path()));
         if rule.requires_access() && is_withdrawn() {
             return false;
         }
@@ -107,6 +105,10 @@ impl NameUnder<'_> {
         !is_opened && !self.is_under_another(&self.protection.covering_every_request(rule.path()))
     }
 
+    fn place_of(&self, path: Option<&str>) -> Place {
+        Place::of(self.protection.hostname, path)
+    }
+
     fn name(&self) -> &str {
         self.protection.hostname.as_str()
     }
@@ -116,12 +118,12 @@ impl NameUnder<'_> {
         covering.first().is_some_and(|first| first.id != self.application.id)
     }
 
-    /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opening_rule` may be refused, so it
+    /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opened` may be refused, so it
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let key = RuleKey::of(self.name(), path);
+        let place = self.place_of(path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&key) && (self.opening_rule == Some(&key) || is_ours())
+        self.requests.open.contains(&place) && (self.opened == Some(&place) || is_ours())
     }
 }
 

@@ -40,8 +40,6 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if is_young(application) && !is_replaced {
             return None;
         }
-        // The name of the application may have been changed by hand.
-        Hostname::parse(place.hostname()).ok()?;
         // No endpoint asks for anything.
         let relying = first_relying(own, None, &AccessRequests::default(), snapshot);
         Some(Unneeded { own, is_replaced, relying })
@@ -62,7 +60,7 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// True if every rule that serves visitors of the place accepts the token of our next application over these visitors.
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
-    let names = names_of(place.hostname(), snapshot, &|name| place.is_over(name));
+    let names = names_of(place.hostname().as_str(), snapshot, &|name| place.is_over(name));
     let rules = names.into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel));
@@ -81,7 +79,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
 
 /// True if the place is in a zone that was read, and every name of it within the filter.
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
-    let (name, filter) = (place.hostname(), &snapshot.operator().filter);
+    let (name, filter) = (place.hostname().as_str(), &snapshot.operator().filter);
     let is_whole = match name.strip_prefix("*.") {
         Some(domain) => filter.matches_all_below(domain),
         None => filter.matches(name),
@@ -91,7 +89,7 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
 
 /// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
 pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
-    let note = |place: &Place, text| Note::about(place.hostname(), text);
+    let note = |place: &Place, text| Note::about(place.hostname().as_str(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { own, is_replaced: _, relying }| {
         let text = format!(
             "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
@@ -113,7 +111,8 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
 /// True if a comment of ours claims the rule of the place, or the record without a rule. A record that another instance
 /// of our owner may serve counts too: that instance may have made the application.
 pub(super) fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
-    let (name, own) = (place.hostname(), snapshot.own_records_of(place.hostname()));
+    let name = place.hostname().as_str();
+    let own = snapshot.own_records_of(name);
     let mut records = snapshot.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default().iter();
     own.iter().any(|own| snapshot.claims_path(&own.stamp, place.path()))
         || records.any(|record| snapshot.stamp_of_same_owner(record).is_some())

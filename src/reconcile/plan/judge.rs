@@ -7,7 +7,8 @@ use super::fingerprints::rule_fingerprint;
 use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{self, Gated};
-use crate::reconcile::access::requests::{AccessRequests, RuleKey, UnopenedAsks, UnopenedPlace};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::requests::{AccessRequests, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
@@ -36,32 +37,37 @@ pub(super) fn access_requests(
 ) -> AccessRequests {
     let mut all = AccessRequests::default();
     for (name, request) in requests {
-        all.withdrawn.extend(request.withdrawn.keys().map(|path| RuleKey::of(name, path_of(path))));
-        for Wanted { set_identifier, resource, publication } in &request.wanted {
-            if publication.as_ref().is_ok_and(|one| one.wanted_access == WantedAccess::Open) {
-                all.open.insert(RuleKey::of(name, path_of(set_identifier)));
-            } else if let Some(asks) = asks_unopened(publication, snapshot)
-                && may_be_published(name, snapshot)
-                && let Ok(hostname) = Hostname::parse(name)
-            {
-                let (set_identifier, resource) = (set_identifier.clone(), resource.clone());
-                all.unopened.push(UnopenedPlace { hostname, set_identifier, resource, asks });
+        let Ok(hostname) = Hostname::parse(name) else { continue };
+        all.withdrawn.extend(request.withdrawn.keys().map(|path| Place::of(&hostname, path_of(path))));
+        for one in &request.wanted {
+            let (place, asks) = (
+                Place::of(&hostname, path_of(&one.set_identifier)),
+                one.accepted().map(|one| &one.wanted_access),
+            );
+            if asks == Some(&WantedAccess::Open) {
+                all.open.insert(place);
+            } else if asks_unopened(one, snapshot) && may_be_published(name, snapshot) {
+                all.unopened.push(UnopenedPlace {
+                    place: if asks.is_some() { place } else { Place::of(&hostname, None) },
+                    set_identifier: one.set_identifier.clone(),
+                    resource: one.resource.clone(),
+                    asks: asks.cloned(),
+                });
             }
         }
     }
     all
 }
 
-/// What an endpoint asks for that does not ask to be open. Without an application, an endpoint that names no policies
-/// has no login to lose.
-fn asks_unopened(publication: &Result<Publication, Reason>, snapshot: &Snapshot) -> Option<UnopenedAsks> {
-    match publication.as_ref().map(|publication| &publication.wanted_access) {
-        Ok(WantedAccess::Open) => None,
-        Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => None,
-        Ok(WantedAccess::Unspecified) => Some(UnopenedAsks::Unspecified),
-        Ok(WantedAccess::Protected(_)) => Some(UnopenedAsks::Policies),
-        Err(Reason::NamespaceHeld { holder: Some(_), .. }) => None,
-        Err(_) => Some(UnopenedAsks::Unknown),
+/// True if an endpoint that does not ask to be open may have a login to lose: without an application, an endpoint that
+/// names no policies has none.
+fn asks_unopened(wanted: &Wanted<Publication>, snapshot: &Snapshot) -> bool {
+    match &wanted.publication {
+        Ok(publication) => {
+            publication.wanted_access != WantedAccess::Unspecified
+                || !snapshot.access.applications().is_empty()
+        }
+        Err(reason) => !matches!(reason, Reason::NamespaceHeld { holder: Some(_), .. }),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which applications are made, counted, used again and deleted.
 
-use external_dns_cloudflare_tunnel_webhook::model::Zone;
+use external_dns_cloudflare_tunnel_webhook::model::{Hostname, Zone};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::ApplicationOperation;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::place::Place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{pieces, plan};
@@ -132,7 +133,8 @@ fn no_application_is_made_for_a_rule_that_cannot_be_written() {
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
     let plan = plan(&changes, &snapshot, &PlanInputs::default(), WHOLE);
     assert_eq!(labels(&plan), ["local_tunnel", "local_tunnel", "waiting"]);
-    let protected: Vec<_> = plan.application_writes.iter().map(|write| write.place.hostname()).collect();
+    let protected: Vec<_> =
+        plan.application_writes.iter().map(|write| write.place.hostname().as_str()).collect();
     assert_eq!(protected, ["b.example.com"], "its rule is published, and its visitors are to need a login");
     assert_eq!(plan.hosts, []);
 }
@@ -182,7 +184,7 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
     let elsewhere = Zone { name: "a.example.com".into(), ..snapshot.zones[0].zone.clone() };
     snapshot.excluded_zones.push(elsewhere);
     let left = removable(&snapshot);
-    assert_eq!(left.iter().map(|one| one.own.place.hostname()).collect::<Vec<_>>(), [NAME]);
+    assert_eq!(left.iter().map(|one| one.own.place.hostname().as_str()).collect::<Vec<_>>(), [NAME]);
 }
 
 /// A copy appears where an answer is lost and the application is made again.
@@ -276,7 +278,7 @@ fn an_application_is_not_made_where_one_was_asked_for_a_moment_ago_or_policies_w
     type Edit = fn(&mut AccessSnapshot);
     let edits: [(Edit, &str, &[&str]); 2] = [
         (
-            |access| access.pending.push(NAME.into()),
+            |access| access.pending.push(Place::of(&Hostname::parse(NAME).expect("a name"), None)),
             "it is not known yet whether Cloudflare has it",
             &["b.example.com"],
         ),

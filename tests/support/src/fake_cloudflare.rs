@@ -487,7 +487,7 @@ impl FakeCloudflare {
         let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
         let left = unneeded::removable(&snapshot).into_iter();
         // An endpoint may wait for it.
-        let left = left.filter(|left| !self.requests.refused.contains(left.own.place.hostname()));
+        let left = left.filter(|left| !self.requests.refused.contains(left.own.place.hostname().as_str()));
         let ids: Vec<Box<str>> = left.map(|left| left.own.application.id.clone()).collect();
         if !ids.is_empty() {
             self.writes += ids.len();
