@@ -10,9 +10,7 @@
 //! | Which place was an application made for? | `place.rs` |
 //! | Which requests does a destination of an application take? | `destination.rs` |
 //! | Which rules and records answer the visitors of a place? | `answering.rs` |
-//! | Which applications do the visitors of a place meet? | `covering.rs`, without doubt `guard.rs` |
-//! | Which tokens do the rules of a place require? | `checks.rs` |
-//! | How is a hostname protected now? | `host_protection.rs`, a place as properties `shown.rs` |
+//! | How is a hostname protected now? | `host_protection.rs`, without doubt `guard.rs`, as properties `shown.rs` |
 //! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a request `requests.rs` |
 //! | May an endpoint be published, and with which Access check? | `gate.rs` |
 //! | May a place be opened? | `opening.rs`; what else would be open: `relying.rs` |
@@ -21,8 +19,6 @@
 
 pub mod answering;
 pub mod applications;
-pub mod checks;
-pub mod covering;
 pub mod destination;
 pub mod gate;
 pub mod guard;

@@ -1,7 +1,16 @@
-//! The present protection of a hostname. `covering.rs` adds what applications protect, `checks.rs` what the Access checks
-//! of rules do.
+//! The present protection of a hostname: the Access checks of its rules, and the applications that its visitors meet, of
+//! all owners where nothing else is said. An application *asks for a login* if it asks all its visitors.
 
+use std::cmp::Reverse;
+
+use crate::ingress::access_check::AccessCheck;
+use crate::ingress::{PathPattern, Rule};
+use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::destination::matches_host;
+use crate::reconcile::access::guard;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -67,4 +76,208 @@ impl<'a> HostProtection<'a> {
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
         self.is_record_only() && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
+
+    /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
+    /// record points (in any tunnel if it points to none), and the rule that answers the path's visitors now.
+    pub(super) fn present_check(self, path: Option<&str>) -> Option<AccessCheck> {
+        let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
+        let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
+        let own = self.snapshot.own_digests();
+        let at = self.rules_at(path).filter(|(tunnel, rule)| is_visited(tunnel) || own.has(tunnel, rule));
+        let checks =
+            at.map(|(_, rule)| rule).chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
+        checks.reduce(|one, other| one.accepting(other.audience_tags()))
+    }
+
+    /// The check of a rule that keeps the check `present`, and accepts the tokens of our application `covering` it too.
+    pub(super) fn kept_check(
+        self,
+        present: Option<AccessCheck>,
+        covering: Option<&Application>,
+    ) -> Option<AccessCheck> {
+        let Some((covering, access)) = covering.zip(self.access()) else { return present };
+        let accepts_others =
+            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != covering.audience);
+        Some(match present.filter(accepts_others) {
+            Some(check) => check.accepting([&covering.audience]),
+            // The team name of the account may have changed.
+            None => access.check_of([covering]),
+        })
+    }
+
+    /// True if the rule asks for a token that no application issues, and so refuses every visitor.
+    pub(in crate::reconcile) fn refuses_every_visitor(self, rule: &Rule) -> bool {
+        rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
+            // The applications of another team are not known.
+            check.is_of(&access.team) && !access.applications.iter().any(|one| check.accepts(one))
+        })
+    }
+
+    /// Our rule at a path, in `tunnel` or in any tunnel. The rule in the tunnel to which the record points comes first.
+    pub(in crate::reconcile) fn own_rule(
+        self,
+        path: Option<&str>,
+        tunnel: Option<&TunnelId>,
+    ) -> Option<&'a Rule> {
+        let own = self.own_rules_at(path).filter(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
+        let rules: Vec<(&TunnelId, &Rule)> = own.collect();
+        let visited =
+            (rules.len() > 1).then(|| self.snapshot.visited_tunnel(self.hostname.as_str())).flatten();
+        rules.into_iter().max_by_key(|(id, _)| Some(*id) == visited.as_ref()).map(|(_, rule)| rule)
+    }
+
+    /// The rules at a path, with their tunnels.
+    pub(super) fn rules_at(self, path: Option<&str>) -> impl Iterator<Item = (&'a TunnelId, &'a Rule)> {
+        let rules = self.snapshot.rules_of(self.hostname).into_iter();
+        rules.filter(move |(_, rule)| rule.path() == path)
+    }
+
+    /// Our rules at a path, with their tunnels.
+    pub(super) fn own_rules_at(self, path: Option<&str>) -> impl Iterator<Item = (&'a TunnelId, &'a Rule)> {
+        let own = self.snapshot.own_digests();
+        self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
+    }
+
+    /// The first rule that takes all requests of the path, so that a rule of ours for the path is placed in front of it. A
+    /// rule with an Access check counts by [`Rule::takes_all`] too.
+    fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
+        let name = self.hostname.as_str();
+        let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
+        let mut rules = tunnel.document.near(name);
+        let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
+        rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
+    }
+
+    /// All applications that visitors of a rule at the path meet, sorted by name, if every visitor needs a login.
+    ///
+    /// # Errors
+    /// The reason why some visitors may need no login, or why the protection is not known.
+    pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
+        self.whole_access().map_err(|unread| unread.reason)?;
+        guard::cover(self.near(), self.hostname, path)
+    }
+
+    /// Those of [`Self::guarding`], or else the first of [`Self::covering_every_request`], if Access was read and it asks
+    /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
+    /// which one decides.
+    pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.guarding(path).unwrap_or_else(|_| {
+            let first = self.covering_every_request(path).into_iter().next();
+            let is_exact =
+                |one: &Application| one.destinations.iter().any(|at| *at.host == *self.hostname.as_str());
+            let asks =
+                |one: &&Application| self.whole_access().is_ok() && is_exact(one) && asks_for_login(one);
+            first.filter(asks).into_iter().collect()
+        })
+    }
+
+    /// Our application that was made for exactly the path; of several, one whose token a rule accepts.
+    pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        let all = || {
+            self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| own.place.path() == path)
+        };
+        let is_named =
+            |own: &OwnApplication<'_>| self.rules_at(path).any(|(_, rule)| rule.accepts(own.application));
+        all().find(is_named).or_else(|| all().next())
+    }
+
+    /// The first of [`Self::own_covering`].
+    pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
+        self.own_covering(path).next()
+    }
+
+    /// The first foreign one of [`Self::covering_every_request`], if it asks for a login.
+    pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
+        let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
+        let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
+        asks_for_login(foreign).then_some(foreign)
+    }
+
+    /// An application, foreign or ours of another place, with one of the destinations of `place`.
+    pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
+        let wanted = place.destinations();
+        self.near().find(|application| {
+            let is_of_place =
+                self.snapshot.own_application(application).is_some_and(|own| own.place == place);
+            !is_of_place && application.destinations.iter().any(|destination| wanted.contains(destination))
+        })
+    }
+
+    /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
+    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+        self.covering(path)
+            .into_iter()
+            .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
+    }
+
+    /// Those of [`Self::covering`] that every visitor of the path meets.
+    pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
+        let mut covering = self.covering(path);
+        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
+        covering
+    }
+
+    /// The applications over the path, or over everything below it alone, the most specific one first.
+    pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = prefix_of(path);
+        let ranked = self.near().filter_map(|application| {
+            let destinations = application.destinations.iter();
+            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), &prefix));
+            Some((Reverse(ranks.max()?), application))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_by_key(|(one, _)| *one);
+        ranked.into_iter().map(|(_, application)| application).collect()
+    }
+
+    /// The applications with a destination that may have a name in common with the hostname.
+    pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
+        let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
+        numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
+    }
+}
+
+/// The rules, ours and foreign, that accept a token of this application.
+pub(in crate::reconcile) fn rules_accepting<'s>(
+    application: &Application,
+    snapshot: &'s Snapshot,
+) -> impl Iterator<Item = &'s Rule> {
+    snapshot.all_rules().map(|(_, rule)| rule).filter(|rule| rule.accepts(application))
+}
+
+/// True if the application asks all its visitors for a login.
+pub(super) fn asks_for_login(application: &Application) -> bool {
+    application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
+}
+
+/// The path of a destination without the `/*` at its end; empty for a whole host.
+pub(super) fn directory(path: &str) -> &str {
+    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
+}
+
+/// The path that a rule takes with everything below, without the leading slash; empty if its expression is no such
+/// prefix.
+fn prefix_of(path: Option<&str>) -> String {
+    let prefix = path.and_then(PathPattern::prefix_of).unwrap_or_default();
+    prefix.trim_start_matches('/').to_owned()
+}
+
+/// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
+/// longer path counts. With an empty prefix, only a whole host has a rank.
+fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
+    let above = directory(&one.path);
+    let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
+    let takes_all = takes_path && matches_host(&one.host, hostname);
+    takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
+}
+
+/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
+/// needs both destinations.
+fn takes_every_request(application: &Application, hostname: &str, prefix: &str) -> bool {
+    let over = application.destinations.iter().filter(|one| rank(one, hostname, prefix).is_some());
+    let has = |path: &str| over.clone().any(|one| *one.path == *path);
+    over.clone().any(|one| {
+        let above = directory(&one.path);
+        above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
+    })
 }

@@ -8,9 +8,8 @@ use crate::model::access::{Application, ApplicationKind, Destination, PolicyDeci
 use crate::reconcile::Note;
 use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::covering::{asks_for_login, directory};
 use crate::reconcile::access::destination::matches_host;
-use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, directory};
 use crate::reconcile::snapshot::Snapshot;
 
 /// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them past.
