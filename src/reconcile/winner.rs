@@ -184,7 +184,7 @@ impl<'a> Contest<'a> {
         let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
         let (hostname, path) = (Hostname::parse(dns_name).ok()?, path_of(set_identifier));
         let protection = HostProtection::of(&hostname, self.snapshot);
-        let mut properties = if path.is_none() && protection.is_record_only() {
+        let mut properties = if path.is_none() && protection.record_only().is_some() {
             vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]
         } else {
             shown::properties_of_rule(protection.own_rule(path, None)?, protection).properties

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use crate::ingress::access_check::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
-use crate::model::{Hostname, TunnelId};
+use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::guard;
@@ -61,20 +61,21 @@ impl<'a> HostProtection<'a> {
         stamps.any(|stamp| stamp.claims.is_protected)
     }
 
-    /// True if the comment of our record claims the record without a rule.
-    pub(in crate::reconcile) fn is_record_only(self) -> bool {
+    /// Our record, if its comment claims the record without a rule.
+    pub(in crate::reconcile) fn record_only(self) -> Option<&'a Record> {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
-        own.iter().any(|own| own.stamp.claims.record_only)
+        own.into_iter().find(|own| own.stamp.claims.record_only).map(|own| own.record)
     }
 
     /// True if a rule of ours is published at the path, or our record without a rule.
     pub(super) fn is_published(self, path: Option<&str>) -> bool {
-        self.own_rule(path, None).is_some() || path.is_none() && self.is_record_only()
+        self.own_rule(path, None).is_some() || path.is_none() && self.record_only().is_some()
     }
 
     /// True if our record is published without a rule, and points to this tunnel.
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
-        self.is_record_only() && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
+        self.record_only().is_some()
+            && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
     /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the

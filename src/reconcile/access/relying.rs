@@ -21,32 +21,29 @@ pub(super) fn first_relying(
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let OwnApplication { place, application } = own;
-    let path = place.path();
+    let place = own.place;
     if requests.unopened.iter().any(|one| one.is_closed_at(place)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
         return Some(outside);
     }
-    let is_published = || HostProtection::of(place.hostname(), snapshot).is_published(path);
+    let is_published = || HostProtection::of(place.hostname(), snapshot).is_published(place.path());
     // Any other endpoint may be refused.
     let opens_place = requests.open.contains(place) && (opened == Some(place) || is_published());
     let names = names_of(place.hostname().as_str(), snapshot, &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, opened, path, opens_place, requests }.first_open()
+        NameUnder { protection, own, opened, opens_place, requests }.first_open()
     })
 }
 
 /// A name under the place of an application.
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
-    application: &'a Application,
+    own: OwnApplication<'a>,
     opened: Option<&'a Place>,
-    /// The path of the place.
-    path: Option<&'a str>,
     /// True if an endpoint opens the place itself.
     opens_place: bool,
     requests: &'a AccessRequests,
@@ -55,14 +52,15 @@ struct NameUnder<'a> {
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
     fn first_open(&self) -> Option<String> {
-        let covering = self.protection.covering_every_request(self.path);
+        let covering = self.protection.covering_every_request(self.own.place.path());
         if self.is_under_another(&covering) {
             return None;
         }
         // A wildcard's rule may lose its Access check, and then no other application protects the name.
         let is_only_application = !self.opens_place && covering.len() == 1;
-        let may_lose_check =
-            |rule: &Rule| rule.folded_hostname() != self.name() && rule.requires_another(self.application);
+        let may_lose_check = |rule: &Rule| {
+            rule.folded_hostname() != self.name() && rule.requires_another(self.own.application)
+        };
         let is_last = |rule: &Rule| !(is_only_application && may_lose_check(rule));
         let snapshot = self.protection.snapshot;
         let behind = if is_only_application { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
@@ -70,7 +68,7 @@ impl NameUnder<'_> {
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.
             let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
-            let rules = rules_taking_until(self.name(), self.path, tunnel, &is_last);
+            let rules = rules_taking_until(self.name(), self.own.place.path(), tunnel, &is_last);
             if let Some(rule) = rules.into_iter().find(|rule| self.becomes_open(id, rule)) {
                 return Some(rule_text(rule));
             }
@@ -79,14 +77,13 @@ impl NameUnder<'_> {
         if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
             return None;
         }
-        let mut own = snapshot.own_records_of(self.name()).into_iter();
-        own.find(|own| own.stamp.claims.record_only).map(|own| record_text(own.record))
+        self.protection.record_only().map(record_text)
     }
 
     /// True if visitors would reach the rule without a login, although no endpoint asks for that.
     fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // The rule requires a token that the application does not issue.
-        if rule.requires_another(self.application) {
+        if rule.requires_another(self.own.application) {
             return false;
         }
         // The application stays until the withdrawn rule is deleted.
@@ -99,8 +96,9 @@ impl NameUnder<'_> {
             self.opens_place || is_status(rule.service())
         } else {
             // The rule that opens the place may answer all its requests in front of this one.
-            let takes_place = rule.matches_all(self.name(), self.path);
-            self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, self.path)
+            let path = self.own.place.path();
+            let takes_place = rule.matches_all(self.name(), path);
+            self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
         };
         !is_opened && !self.is_under_another(&self.protection.covering_every_request(rule.path()))
     }
@@ -115,7 +113,7 @@ impl NameUnder<'_> {
 
     /// True if the most specific of the applications, which is the first one, is another one.
     fn is_under_another(&self, covering: &[&Application]) -> bool {
-        covering.first().is_some_and(|first| first.id != self.application.id)
+        covering.first().is_some_and(|first| first.id != self.own.application.id)
     }
 
     /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opened` may be refused, so it
