@@ -22,9 +22,10 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The refusal of a whole hostname.
-    pub fn whole(hostname: Box<str>, resource: Option<Box<str>>, reason: Reason) -> Self {
-        Self { hostname, set_identifier: None, resource, reason }
+    /// The refusal of one endpoint, or without a set identifier of a whole hostname.
+    pub fn new(hostname: &str, set_identifier: Option<&str>, resource: Option<&str>, reason: Reason) -> Self {
+        let (set_identifier, resource) = (set_identifier.map(Into::into), resource.map(Into::into));
+        Self { hostname: hostname.into(), set_identifier, resource, reason }
     }
 
     /// One line for each refusal, but one line for all hostnames whose request fails for the same reason.

@@ -130,7 +130,7 @@ impl fmt::Display for Claims {
 }
 
 /// The meaning of a record's comment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The `OWNER_ID` of the program that wrote the stamp.
     pub owner: Box<str>,
@@ -149,15 +149,7 @@ pub struct Stamp {
 impl Stamp {
     /// A stamp for a record that has none; it claims nothing yet.
     pub fn new(owner: &str) -> Self {
-        Self {
-            owner: owner.into(),
-            resource: None,
-            claims: Claims::default(),
-            hostname_code: None,
-            namespace: None,
-            other_fields: Vec::new(),
-            remark: None,
-        }
+        Self { owner: owner.into(), ..Self::default() }
     }
 
     /// The stamp of `record`; `None` if its comment is no stamp, or was evidently copied from a record of

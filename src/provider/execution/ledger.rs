@@ -82,7 +82,8 @@ impl<'a> Ledger<'a> {
     }
 
     fn push_whole(&mut self, host: &HostPlan, reason: Reason) {
-        self.result.refusals.push(Refusal::whole(host.hostname.clone(), host.resource.clone(), reason));
+        let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);
+        self.result.refusals.push(refusal);
     }
 
     /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
@@ -94,12 +95,8 @@ impl<'a> Ledger<'a> {
                 continue;
             };
             let path: Box<str> = edit.path().unwrap_or_default().into();
-            self.result.refusals.push(Refusal {
-                hostname: host.hostname.clone(),
-                set_identifier: Some(path.clone()),
-                resource: resource.clone(),
-                reason: reason.clone(),
-            });
+            let refusal = Refusal::new(&host.hostname, Some(&path), resource.as_deref(), reason.clone());
+            self.result.refusals.push(refusal);
             let is_first = self.result.given_up.insert(host.hostname.clone());
             let waits = |other| !self.is_written(&other) && !refused.iter().any(|(piece, _)| *piece == other);
             if !is_first || !pieces(host).any(waits) {

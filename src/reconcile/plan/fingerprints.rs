@@ -90,11 +90,8 @@ pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, paused: &BTreeMap<u
             held.extend(not_kept.into_iter().map(|reason| (None, reason)));
         }
     }
-    let refusal = |(path, reason): (Option<&str>, &Reason)| Refusal {
-        hostname: host.hostname.clone(),
-        set_identifier: path.map(Into::into),
-        resource: host.resource.clone(),
-        reason: reason.clone(),
+    let refusal = |(path, reason): (Option<&str>, &Reason)| {
+        Refusal::new(&host.hostname, path, host.resource.as_deref(), reason.clone())
     };
     held.into_iter().map(refusal).collect()
 }

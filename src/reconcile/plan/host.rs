@@ -19,8 +19,6 @@ use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::PlanContext;
-use crate::reconcile::reason::Reason;
-use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -246,16 +244,6 @@ impl<'a> Host<'a> {
     fn now(&self) -> Option<Duration> {
         let now = self.snapshot().date_unix_seconds?;
         Some(Duration::from_secs(u64::try_from(now).ok()?))
-    }
-
-    /// The refusal of one endpoint.
-    fn refusal(&self, path: &str, resource: Option<&str>, reason: Reason) -> Refusal {
-        Refusal {
-            hostname: self.name().into(),
-            set_identifier: Some(path.into()),
-            resource: resource.map(Into::into),
-            reason,
-        }
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &S
             && let Some(plan) = &outcome.plan
         {
             let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
-            let refusal = Refusal::whole(hostname.clone(), plan.resource.clone(), reason);
+            let refusal = Refusal::new(hostname, None, plan.resource.as_deref(), reason);
             *outcome = mem::take(outcome).without_plan([refusal]);
         }
     }

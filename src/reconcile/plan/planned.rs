@@ -66,9 +66,8 @@ impl Plan {
             if waiting.peek().is_some() {
                 waiting.for_each(|refusal| refusal.reason = reason.clone());
             } else {
-                let (hostname, path) =
-                    (place.hostname().as_str().into(), place.path().unwrap_or_default().into());
-                self.refusals.push(Refusal { hostname, set_identifier: Some(path), resource: None, reason });
+                let path = Some(place.path().unwrap_or_default());
+                self.refusals.push(Refusal::new(place.hostname().as_str(), path, None, reason));
             }
         }
     }

@@ -50,18 +50,7 @@ impl<P> Wanted<P> {
 
     /// A refusal of the endpoint.
     pub(super) fn refusal(&self, hostname: &str, reason: &Reason) -> Refusal {
-        let (set_identifier, resource) = (Some(self.set_identifier.clone()), self.resource.clone());
-        Refusal { hostname: hostname.into(), set_identifier, resource, reason: reason.clone() }
-    }
-}
-
-impl From<CanonicalEndpoint> for Wanted<Publication> {
-    fn from(canonical: CanonicalEndpoint) -> Self {
-        Self {
-            resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
-            set_identifier: canonical.endpoint.set_identifier.into(),
-            publication: canonical.publication.map_err(Reason::Invalid),
-        }
+        Refusal::new(hostname, Some(&self.set_identifier), self.resource.as_deref(), reason.clone())
     }
 }
 
@@ -79,9 +68,13 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
     let (wanted, withdrawn) = (changes.wanted(), changes.delete.iter());
     let mut reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
     for endpoint in wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()) {
-        for canonical in reader.read(endpoint) {
-            let name = canonical.endpoint.dns_name.as_str().into();
-            push_lean(&mut requests.entry(name).or_default().wanted, Wanted::from(canonical));
+        for CanonicalEndpoint { endpoint, publication, intent: _ } in reader.read(endpoint) {
+            let wanted = Wanted {
+                resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
+                set_identifier: endpoint.set_identifier.into(),
+                publication: publication.map_err(Reason::Invalid),
+            };
+            push_lean(&mut requests.entry(endpoint.dns_name.into()).or_default().wanted, wanted);
         }
     }
     for endpoint in withdrawn.filter(|endpoint| endpoint.is_address_or_cname()) {
@@ -130,7 +123,7 @@ pub fn needed_by_plan(endpoint: Endpoint) -> Option<Endpoint> {
     if endpoint.is_address_or_cname() {
         return Some(endpoint);
     }
-    let is_needed = is_registry_txt(&endpoint);
+    let is_needed = registry_names(&endpoint).is_some();
     let Endpoint { dns_name, record_type, labels, .. } = endpoint;
     is_needed.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
 }
@@ -140,14 +133,10 @@ pub fn other_owner<'e>(endpoint: &'e Endpoint, settings: &Settings) -> Option<&'
     endpoint.labels.value(OWNER_LABEL).filter(|owner| **owner != *settings.operator.owner)
 }
 
-fn is_registry_txt(endpoint: &Endpoint) -> bool {
-    endpoint.record_type == "TXT" && endpoint.labels.value(OWNED_RECORD_LABEL).is_some()
-}
-
 /// The hostname that a TXT endpoint of ExternalDNS's registry describes, and the TXT record's own name. Only the label
 /// identifies it, because its properties are the described endpoint's, and its content may be encrypted.
 fn registry_names(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
-    let owned_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
+    let owned_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| endpoint.record_type == "TXT")?;
     Some((hostname::normalize(owned_name), hostname::normalize(&endpoint.dns_name).into()))
 }
 

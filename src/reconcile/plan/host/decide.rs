@@ -67,7 +67,7 @@ pub(super) fn decide<'a, 'w>(
     }
     let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
-    let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
+    let ambiguous = ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason));
     let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
@@ -134,7 +134,9 @@ fn withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) 
     let Some(refused) = wanted.iter().find(|one| one.reason().is_some()) else { return Vec::new() };
     let reason = Reason::Withheld { by: refused.resource.clone() };
     let present = withdrawals.iter().filter(|(path, _)| has_published(host, path));
-    present.map(|(path, object)| host.refusal(path, object.as_deref(), reason.clone())).collect()
+    present
+        .map(|(path, object)| Refusal::new(host.name(), Some(path), object.as_deref(), reason.clone()))
+        .collect()
 }
 
 fn accepted_of(wanted: &[Wanted<Gated>]) -> Vec<&Gated> {

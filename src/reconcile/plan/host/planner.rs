@@ -20,7 +20,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     context: PlanContext<'_>,
 ) -> HostOutcome {
     let (snapshot, object) = (context.snapshot, request.resource());
-    let refused = |reason| HostOutcome::refused(vec![Refusal::whole(name.into(), object.clone(), reason)]);
+    let refused = |reason| HostOutcome::refused(vec![Refusal::new(name, None, object.as_deref(), reason)]);
     if !snapshot.operator().filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
@@ -45,7 +45,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let deletes_hostname = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
     let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
-    let refusal = |reason| Refusal::whole(name.into(), resource.clone(), reason);
+    let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
     match planned {
         Ok((host_plan, unfinished)) => {
             outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
