@@ -19,7 +19,7 @@ pub use fingerprints::rule_fingerprint;
 pub(crate) use fingerprints::{Write, writes_of};
 pub use host::comment::Comments;
 pub(crate) use piece::WriteTarget;
-pub use piece::{Piece, Work, pieces};
+pub use piece::{Piece, pieces};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 

@@ -168,7 +168,7 @@ mod tests {
     use crate::fixture::{host_plan, put, tunnel};
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
-    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Work};
+    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Stage};
 
     const TIME: Duration = Duration::from_secs(9);
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn piece(host: &HostPlan) -> Piece<'_> {
-        Piece { host, work: Work::Stamp }
+        Piece { host, stage: Stage::Stamp, planned: None }
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
         let edits = edits.map(planned);
         let host = host_plan(name);
-        let pieces = edits.each_ref().map(|edit| Piece { host: &host, work: Work::Edit(edit) });
+        let pieces = edits.each_ref().map(|edit| Piece::of_edit(&host, edit));
         let sent: Vec<&RuleEdit> = in_order(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }

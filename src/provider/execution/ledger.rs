@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::plan::{HostPlan, Piece, Plan, PlannedEdit, RecordOperation, Stage, Work, pieces};
+use crate::reconcile::plan::{HostPlan, Piece, Plan, PlannedEdit, RecordOperation, Stage, pieces};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
@@ -89,8 +89,8 @@ impl<'a> Ledger<'a> {
     /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
     /// hostname's other unwritten pieces wait for the first of its refused rules.
     pub(super) fn give_up_refused(&mut self, refused: &[(Piece<'_>, Reason)]) {
-        for (Piece { host, work }, reason) in refused {
-            let Work::Edit(PlannedEdit { edit, resource, .. }) = work else {
+        for (Piece { host, planned, .. }, reason) in refused {
+            let Some(PlannedEdit { edit, resource, .. }) = planned else {
                 self.give_up(host, reason.clone());
                 continue;
             };
@@ -142,7 +142,7 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        for piece in pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage != Stage::Unstamp) {
             self.stamped.remove(&piece.host.hostname);
         }
     }
@@ -150,7 +150,7 @@ impl<'a> Ledger<'a> {
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::fingerprint));
-        for piece in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
                 RecordOperation::Post(record) => {

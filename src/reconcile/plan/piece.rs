@@ -23,44 +23,31 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// Work of one hostname in one stage: one edit of a rule, or all operations on the hostname's records.
+/// Work of one hostname in one stage: one edit of a rule, or all operations on the hostname's records, which must be in
+/// one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece<'a> {
     pub host: &'a HostPlan,
-    pub work: Work<'a>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Work<'a> {
-    /// The operations of [`Stage::Stamp`], which must be in one batch.
-    Stamp,
-    /// One rule of a tunnel's document.
-    Edit(&'a PlannedEdit),
-    /// The operations of [`Stage::Unstamp`], which must be in one batch.
-    Unstamp,
+    pub stage: Stage,
+    /// The edit; `None` for operations on records.
+    pub planned: Option<&'a PlannedEdit>,
 }
 
 /// The pieces of a hostname.
 pub fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
-    let edits = host.edits.iter().map(Work::Edit);
-    let work = edits.chain([Work::Stamp, Work::Unstamp]).map(move |work| Piece { host, work });
-    work.filter(|piece| piece.edit().is_some() || !piece.operations().is_empty())
+    let of_records = |stage| Piece { host, stage, planned: None };
+    let records = [Stage::Stamp, Stage::Unstamp].map(of_records).into_iter();
+    let edits = host.edits.iter().map(|planned| Piece::of_edit(host, planned));
+    edits.chain(records.filter(|piece| !piece.operations().is_empty()))
 }
 
 impl<'a> Piece<'a> {
-    pub(crate) fn stage(&self) -> Stage {
-        match self.work {
-            Work::Stamp => Stage::Stamp,
-            Work::Edit(_) => Stage::EditRules,
-            Work::Unstamp => Stage::Unstamp,
-        }
+    pub(crate) fn of_edit(host: &'a HostPlan, planned: &'a PlannedEdit) -> Self {
+        Self { host, stage: Stage::EditRules, planned: Some(planned) }
     }
 
     pub(crate) fn target(&self) -> WriteTarget<'a> {
-        match self.work {
-            Work::Edit(planned) => WriteTarget::Tunnel(&planned.tunnel),
-            Work::Stamp | Work::Unstamp => WriteTarget::Zone(&self.host.zone),
-        }
+        self.planned.map_or(WriteTarget::Zone(&self.host.zone), |one| WriteTarget::Tunnel(&one.tunnel))
     }
 
     pub(crate) fn hostname(&self) -> &'a str {
@@ -69,10 +56,7 @@ impl<'a> Piece<'a> {
 
     /// The edited rule.
     pub fn edit(&self) -> Option<&'a RuleEdit> {
-        match self.work {
-            Work::Edit(planned) => Some(&planned.edit),
-            Work::Stamp | Work::Unstamp => None,
-        }
+        Some(&self.planned?.edit)
     }
 
     /// The set identifier of the edited rule's endpoint.
@@ -82,10 +66,10 @@ impl<'a> Piece<'a> {
 
     /// The operations on records; empty for a rule.
     pub(crate) fn operations(&self) -> &'a [RecordOperation] {
-        match self.work {
-            Work::Stamp => &self.host.stamp_operations,
-            Work::Edit(_) => &[],
-            Work::Unstamp => &self.host.unstamp_operations,
+        match self.stage {
+            Stage::Stamp => &self.host.stamp_operations,
+            Stage::EditRules => &[],
+            Stage::Unstamp => &self.host.unstamp_operations,
         }
     }
 
@@ -98,10 +82,10 @@ impl<'a> Piece<'a> {
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
     pub fn fingerprint(&self) -> u64 {
-        match self.work {
-            Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
-            Work::Stamp | Work::Unstamp => operations_fingerprint(self.operations()),
-        }
+        self.planned.map_or_else(
+            || operations_fingerprint(self.operations()),
+            |planned| edit_fingerprint(&planned.tunnel, &planned.edit),
+        )
     }
 }
 
@@ -133,7 +117,11 @@ mod tests {
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
             let host = HostPlan { stamp_operations: operations.to_vec(), ..host_plan("a.example.com") };
-            assert_eq!(Piece { host: &host, work: Work::Stamp }.grows(), grows, "{operations:?}");
+            assert_eq!(
+                Piece { host: &host, stage: Stage::Stamp, planned: None }.grows(),
+                grows,
+                "{operations:?}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Host, HostRule, Ownership};
 use crate::collections::inserted;
-use crate::ingress::{Document, WantedRule};
+use crate::ingress::Document;
 use crate::model::json::masked_json;
 use crate::model::{NewRecord, Record};
 use crate::reconcile::access::gate::Gated;
@@ -35,16 +35,10 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
     foreign.filter(|rule| digests.contains(&rule.digest)).for_each(|rule| rule.ownership = ownership);
 }
 
-/// The digest of the existing rule of an endpoint whose record was deleted by hand.
+/// The digest of the endpoint's present rule, if the rule counts as ours without a stamp: it is as wanted, and its hostname
+/// has no record, so our record was deleted by hand. A rule that visitors reach through another record does not count.
 fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
-    let wanted = gated.rule()?;
-    let present = host.rule_at(gated.tunnel(), gated.path())?;
-    is_reclaimable(host, present, wanted).then_some(present.digest)
-}
-
-/// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
-/// was deleted by hand. A rule that visitors reach through another record does not count.
-fn is_reclaimable(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
+    let (wanted, present) = (gated.rule()?, host.rule_at(gated.tunnel(), gated.path())?);
     let points_there = |record: &Record| record.tunnel().as_ref() == Some(present.tunnel);
     let is_reached_below = || {
         let domain = host.name().strip_prefix("*.");
@@ -53,10 +47,11 @@ fn is_reclaimable(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) 
             zones.flat_map(|zone| domain.map(|domain| zone.records_within(domain)).unwrap_or_default());
         below.any(|record| domain != Some(&*record.name) && points_there(record))
     };
-    host.has_no_record()
+    let is_ours = host.has_no_record()
         && present.rule.equals_in_every_field(wanted)
         && !host.zone.answering(host.name()).iter().any(points_there)
-        && !is_reached_below()
+        && !is_reached_below();
+    is_ours.then_some(present.digest)
 }
 
 /// Adds the foreign records, with the rules that their stamps name.
