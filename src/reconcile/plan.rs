@@ -30,9 +30,8 @@ use crate::model::endpoint::Changes;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::access::host_protection::rules_accepting;
-use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::host::planner::plan_host;
-use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::planned::{HostOutcome, Opening};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
@@ -98,21 +97,18 @@ fn candidates(
     candidates
 }
 
-/// The reason if an opening waits in vain for the deletion of the first of these applications: a rule that accepts its
-/// tokens stays as it is.
-fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &Snapshot) -> Option<Reason> {
+/// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens stays
+/// as it is.
+fn still_protected(opening: &Opening, plan: &Plan, snapshot: &Snapshot) -> Option<Reason> {
     let is_written = |rule: &Rule| {
         let name = rule.folded_hostname();
         let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
     };
-    let first = ids.first()?;
+    let first = opening.waits_for.first()?;
     let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
     let relying = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
-    let path = refusal.set_identifier.as_deref().and_then(path_of);
-    let own = snapshot.own_application(application);
-    let is_of_place = own
-        .is_some_and(|own| own.place.hostname().as_str() == &*refusal.hostname && own.place.path() == path);
+    let is_of_place = snapshot.own_application(application).is_some_and(|own| *own.place == opening.place);
     let (application, relying) = (application.name.clone(), Some(rule_text(relying).into()));
     Some(Reason::StillProtected { application, relying, is_of_place })
 }
@@ -120,18 +116,21 @@ fn still_protected(refusal: &Refusal, ids: &[Box<str>], plan: &Plan, snapshot: &
 impl Plan {
     /// Refuses the openings that wait for an application which stays. A dry run shows the state after all loops: there the
     /// other openings do not wait, and the refused ones delete no application.
-    fn decide_openings(&mut self, openings: Vec<Refusal>, snapshot: &Snapshot, is_dry_run: bool) {
+    fn decide_openings(&mut self, openings: Vec<Opening>, snapshot: &Snapshot, is_dry_run: bool) {
         let mut kept = BTreeSet::new();
         for opening in openings {
-            let Reason::WaitsForAccessCheck(ids) = &opening.reason else { continue };
-            match still_protected(&opening, ids, self, snapshot) {
+            let reason = match still_protected(&opening, self, snapshot) {
                 Some(reason) => {
-                    kept.extend(ids.iter().cloned());
-                    self.refusals.push(Refusal { reason, ..opening });
+                    kept.extend(opening.waits_for);
+                    reason
                 }
-                None if is_dry_run => {}
-                None => self.refusals.push(opening),
-            }
+                None if is_dry_run => continue,
+                None => Reason::WaitsForAccessCheck(opening.waits_for),
+            };
+            let (place, path) = (&opening.place, opening.place.path().unwrap_or_default());
+            let refusal =
+                Refusal::new(place.hostname().as_str(), Some(path), opening.resource.as_deref(), reason);
+            self.refusals.push(refusal);
         }
         if is_dry_run {
             self.application_writes.retain(
@@ -141,13 +140,13 @@ impl Plan {
     }
 
     /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
-    /// planned and change nothing. Returns the openings that a later request finishes, unless they are refused.
+    /// planned and change nothing. Returns the openings of the candidates.
     fn take_turn(
         &mut self,
         mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
         turn: Turn<'_>,
         context: PlanContext<'_>,
-    ) -> Vec<Refusal> {
+    ) -> Vec<Opening> {
         let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
         let mut openings = Vec::new();
         for (position, candidate) in first.into_iter().chain(candidates) {

@@ -10,6 +10,7 @@ use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::comment::Comments;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -150,10 +151,19 @@ pub(super) struct HostOutcome {
     /// another loop deletes it.
     pub(super) deletes_hostname: bool,
     pub(super) refusals: Vec<Refusal>,
-    /// The openings that a later request finishes, unless they are refused: see [`Reason::WaitsForAccessCheck`].
-    pub(super) openings: Vec<Refusal>,
+    pub(super) openings: Vec<Opening>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
+}
+
+/// The opening of a place that a later request finishes, unless it is refused.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) place: Place,
+    /// The object that asks for it, if it is known.
+    pub(super) resource: Option<Box<str>>,
+    /// The ids of the applications over the place, the first to be deleted first.
+    pub(super) waits_for: Vec<Box<str>>,
 }
 
 impl HostOutcome {

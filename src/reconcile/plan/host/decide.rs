@@ -13,9 +13,10 @@ use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::planned::{HostOutcome, Opening};
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -118,8 +119,9 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletions.iter().cloned());
     if !waits_for.is_empty() {
-        let reason = Reason::WaitsForAccessCheck(waits_for.clone());
-        outcome.openings.push(one.refusal(host.name(), &reason));
+        let place = Place::of(&host.hostname, gated.path());
+        let (resource, waits_for) = (one.resource.clone(), waits_for.clone());
+        outcome.openings.push(Opening { place, resource, waits_for });
     }
     if foreign.is_none() {
         outcome.notes.push(note(format!(
