@@ -44,7 +44,8 @@ use crate::webhook::body::{Body, ReceivedEndpoint};
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. A thread that holds
-/// one of the locks takes only locks of fields below it.
+/// one of the locks takes only locks of fields below it, and those inside `reader` and `metrics`, under which it takes no
+/// other lock.
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,

@@ -78,11 +78,11 @@ impl Drop for ApplyRequest<'_> {
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let mut attempts_left = APPLY_ATTEMPTS_MAX;
+        let mut attempts = 0;
         // The attempt before, if all of its writes were decided.
         let mut done: Option<(Plan, RunResult)> = None;
         loop {
-            attempts_left -= 1;
+            attempts += 1;
             let read = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = match (read, done.take()) {
                 (Ok(snapshot), _) => snapshot,
@@ -91,27 +91,33 @@ impl ApplyRequest<'_> {
             };
             let unwritable = self.unwritable_tunnels(&snapshot);
             let mut plan = self.plan_after_looks(&snapshot, &unwritable);
-            let mut result = RunResult::default();
-            if !plan.is_empty() && !self.provider.is_dry_run() {
-                self.may_leave_applications |= deletes_protected_rules(&plan, &snapshot);
-                self.write_applications(&mut plan);
-                let Self { provider, memory, resolved, deadline, .. } = &mut *self;
-                let run = || execution::run(provider, memory, resolved, &plan, &snapshot, *deadline);
-                result = provider.outdating(run);
-                self.note_run(&plan, &result, &snapshot);
-            }
+            let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            let mut tries_again = attempts_left > 0 && self.has_time();
-            if tries_again && !is_lost {
-                tries_again = self.probe(&plan, unwritable) && self.has_time();
-            }
-            if !tries_again {
+            let begins_anew = attempts < APPLY_ATTEMPTS_MAX
+                && self.has_time()
+                && (is_lost || self.probe(&plan, unwritable) && self.has_time());
+            if !begins_anew {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
             self.provider.log_notes(&plan, &result);
             done = (!is_lost).then_some((plan, result));
         }
+    }
+
+    /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
+    /// applications that were not written.
+    fn write(&mut self, plan: &mut Plan, snapshot: &Snapshot) -> RunResult {
+        if plan.is_empty() || self.provider.is_dry_run() {
+            return RunResult::default();
+        }
+        self.may_leave_applications |= deletes_protected_rules(plan, snapshot);
+        self.write_applications(plan);
+        let Self { provider, memory, resolved, deadline, .. } = self;
+        let result =
+            provider.outdating(|| execution::run(provider, memory, resolved, plan, snapshot, *deadline));
+        self.note_run(plan, &result, snapshot);
+        result
     }
 
     /// True if there is time for another write.

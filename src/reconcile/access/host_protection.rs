@@ -1,5 +1,16 @@
-//! The present protection of a hostname: the Access checks of its rules, and the applications that its visitors meet, of
-//! all owners where nothing else is said. An application *asks for a login* if it asks all its visitors.
+//! The present protection of a hostname: the Access checks of its rules, and the applications that its visitors meet. An
+//! application *asks for a login* if it asks all its visitors.
+//!
+//! | applications | over | of |
+//! |---|---|---|
+//! | `near` | perhaps a name of the hostname | all owners |
+//! | `covering` | the path, or only a part of what is below it; the most specific one first | all owners |
+//! | `covering_every_request` | every request of the path | all owners |
+//! | `own_covering`, `own_login` | as `covering`, up to the first that is foreign or asks for no login | ours |
+//! | `foreign_login` | every request of the path, if it asks for a login | the first of others |
+//! | `guarding` | every request of the path, and each surely asks for a login | all owners |
+//! | `logins` | as `guarding`, or the one that surely asks first | all owners |
+//! | `application_made_for` | made for exactly the path, whatever it covers now | ours |
 
 use std::cmp::Reverse;
 

@@ -56,19 +56,21 @@ impl NameUnder<'_> {
         if self.is_under_another(&covering) {
             return None;
         }
-        // A wildcard's rule may lose its Access check, and then no other application protects the name.
+        // A rule hides the rules behind it, unless it is a wildcard's and may lose its Access check: then no other
+        // application protects the name.
         let is_only_application = !self.opens_place && covering.len() == 1;
+        let is_of_wildcard = |rule: &Rule| rule.folded_hostname() != self.name();
         let may_lose_check = |rule: &Rule| {
-            rule.folded_hostname() != self.name() && rule.requires_another(self.own.application)
+            is_only_application && is_of_wildcard(rule) && rule.requires_another(self.own.application)
         };
-        let is_last = |rule: &Rule| !(is_only_application && may_lose_check(rule));
         let snapshot = self.protection.snapshot;
         let behind = if is_only_application { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
         let records = snapshot.answering(self.name()).iter().chain(behind);
         for record in records.filter(|record| record.proxied) {
             // It is not known what answers in a tunnel that was not read.
             let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
-            let rules = rules_taking_until(self.name(), self.own.place.path(), tunnel, &is_last);
+            let rules =
+                rules_taking_until(self.name(), self.own.place.path(), tunnel, &|rule| !may_lose_check(rule));
             if let Some(rule) = rules.into_iter().find(|rule| self.becomes_open(id, rule)) {
                 return Some(rule_text(rule));
             }
