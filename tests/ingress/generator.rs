@@ -300,14 +300,14 @@ fn standing(entry: &Entry) -> Option<WantedRule> {
     }
 }
 
-/// One of each key: ownership cannot tell more.
+/// Invariant 1 of docs/how-it-works.md: of two rules with one hostname and path neither is ours.
 fn own_rules(entries: &[Entry]) -> Vec<WantedRule> {
-    let mut keys = BTreeSet::new();
+    let keys: Vec<Key> = entries.iter().filter_map(standing).map(|one| wanted_key(&one)).collect();
     let own = entries.iter().filter_map(|entry| match entry {
         Entry::Own(wanted, _) => Some(wanted.clone()),
         Entry::Foreign { .. } => None,
     });
-    own.filter(|wanted| keys.insert(wanted_key(wanted))).collect()
+    own.filter(|wanted| keys.iter().filter(|key| **key == wanted_key(wanted)).count() == 1).collect()
 }
 
 fn wanted() -> impl Strategy<Value = WantedRule> {
