@@ -24,7 +24,7 @@ use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::limits;
 use crate::logging;
-use crate::model::LogLine;
+use crate::model::{LogLine, TunnelId};
 use crate::provider::Provider;
 use crate::provider::memory::WriteMemory;
 use crate::provider::resolution::Resolved;
@@ -48,6 +48,8 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
+    /// The hostnames with missed rules, for each tunnel that this run read.
+    missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The targets with pieces that were neither written nor refused.
     undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -82,6 +84,7 @@ pub(super) fn run<'a>(
         plan,
         snapshot,
         ledger: Ledger::new(plan, snapshot),
+        missed_in_read_tunnels: BTreeMap::new(),
         undecided: BTreeSet::new(),
         search_writes: 0,
     };

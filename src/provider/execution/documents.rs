@@ -76,33 +76,41 @@ impl<'a> Execution<'a> {
     }
 
     /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be read.
+    /// Reads the tunnels that this run did not read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let removes_digest =
             |host: &&&HostPlan| !host.removed_dangling.is_empty() && !host.unstamp_operations.is_empty();
         let mut hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
         hosts.retain(|host| !self.ledger.is_given_up(host));
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
-            let read = self.provider.read_document(self.resolved, tunnel, self.deadline);
-            let missed = read.map(|(document, _)| self.plan.missed_in(tunnel, &document));
+            let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
+            let read = if is_read { Ok(()) } else { self.read_document(tunnel).map(drop) };
+            let missed = self.missed_in_read_tunnels.get(tunnel);
             for host in &hosts {
-                match &missed {
-                    Err(error) => self.ledger.give_up(host, unreadable(tunnel, error)),
-                    Ok(missed) if missed.contains(&host.hostname) => {
-                        self.ledger.give_up(host, has_new_rule(tunnel));
+                let reason = match &read {
+                    Err(Stop::Target(reason)) => reason.clone(),
+                    Err(Stop::Run(error)) => unreadable(tunnel, error),
+                    Ok(()) if missed.is_some_and(|names| names.contains(&host.hostname)) => {
+                        has_new_rule(tunnel)
                     }
-                    Ok(_) => {}
-                }
+                    Ok(()) => continue,
+                };
+                self.ledger.give_up(host, reason);
             }
         }
     }
 
-    /// Reads the document, because other writers may have changed the document since the snapshot. Only a lack of time or
-    /// calls ends the run; other failures concern this tunnel only.
-    fn read_document(&self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        self.provider.read_document(self.resolved, tunnel, self.deadline).map_err(|error| match error {
-            Error::OutOfTime | Error::RateLimited { .. } => Stop::Run(error),
-            error => Stop::Target(unreadable(tunnel, &error)),
-        })
+    /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
+    /// rules. Only a lack of time or calls ends the run; other failures concern this tunnel only.
+    fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
+        match self.provider.read_document(self.resolved, tunnel, self.deadline) {
+            Ok((document, version)) => {
+                self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                Ok((document, version))
+            }
+            Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(Stop::Run(error)),
+            Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
+        }
     }
 }
 
