@@ -83,11 +83,9 @@ impl<'s> EndpointReader<'s> {
         if let Some(problem) = too_many(&base, &named) {
             return vec![self.unread(endpoint, &problem)];
         }
-        let targets: Vec<TargetKind> = endpoint
-            .targets
-            .iter()
-            .map(|text| target::kind_of(text, &self.settings.operator.cluster_domain))
-            .collect();
+        let domain = &self.settings.operator.cluster_domain;
+        let targets = endpoint.targets.iter().map(|text| (&**text, target::kind_of(text, domain)));
+        let targets: Vec<(&str, TargetKind)> = targets.collect();
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
             || base.text(TUNNEL_SERVICE).is_some()
@@ -130,12 +128,12 @@ impl<'s> EndpointReader<'s> {
         )
     }
 
-    /// Reads one rule of an endpoint, or its record alone. `targets` are the kinds of the endpoint's targets, and
+    /// Reads one rule of an endpoint, or its record alone. `targets` are those of the endpoint, with their kinds, and
     /// `stray_path` is a property for a path that belongs to none of its rules.
     fn read_rule(
         &mut self,
         endpoint: &Endpoint,
-        targets: &[TargetKind],
+        targets: &[(&str, TargetKind)],
         properties: &RuleProperties<'_>,
         stray_path: Option<&str>,
     ) -> Option<CanonicalEndpoint> {
@@ -232,7 +230,7 @@ impl<'s> EndpointReader<'s> {
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
-        targets: &[TargetKind],
+        targets: &[(&'e str, TargetKind)],
         properties: &RuleProperties<'e>,
     ) -> Option<ServiceText<'e>> {
         let service = |source, text| Some(ServiceText { source, text });
@@ -241,7 +239,7 @@ impl<'s> EndpointReader<'s> {
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;
-        for (text, kind) in endpoint.targets.iter().zip(targets) {
+        for (text, kind) in targets {
             match kind {
                 TargetKind::Service => services.push(text),
                 TargetKind::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
@@ -266,9 +264,8 @@ impl<'s> EndpointReader<'s> {
         {
             return service(DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into());
         }
-        let mut targets = endpoint.targets.iter().zip(targets);
-        if let Some((text, _)) = targets.find(|(_, kind)| **kind == TargetKind::ClusterName) {
-            return service("the target", text.into());
+        if let Some((text, _)) = targets.iter().find(|(_, kind)| *kind == TargetKind::ClusterName) {
+            return service("the target", (*text).into());
         }
         let is_meant = names().any(|name| self.meaning(name) != Meaning::Foreign);
         if is_meant { service(TUNNEL_SERVICE, "".into()) } else { None }

@@ -4,12 +4,12 @@
 //! | applications | over | of |
 //! |---|---|---|
 //! | `near` | perhaps a name of the hostname | all owners |
-//! | `covering` | the path, or only a part of what is below it; the most specific one first | all owners |
+//! | `covering` | the path, or everything below it alone; the most specific one first | all owners |
 //! | `covering_every_request` | every request of the path | all owners |
 //! | `own_covering`, `own_login` | as `covering`, up to the first that is foreign or asks for no login | ours |
 //! | `foreign_login` | every request of the path, if it asks for a login | the first of others |
-//! | `guarding` | every request of the path, and each surely asks for a login | all owners |
-//! | `logins` | as `guarding`, or the one that surely asks first | all owners |
+//! | `guarding` | together, every request of the path, and each surely asks for a login | all owners |
+//! | `logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
 //! | `application_made_for` | made for exactly the path, whatever it covers now | ours |
 
 use std::cmp::Reverse;
@@ -135,7 +135,8 @@ impl<'a> HostProtection<'a> {
         let rules: Vec<(&TunnelId, &Rule)> = own.collect();
         let visited =
             (rules.len() > 1).then(|| self.snapshot.visited_tunnel(self.hostname.as_str())).flatten();
-        rules.into_iter().max_by_key(|(id, _)| Some(*id) == visited.as_ref()).map(|(_, rule)| rule)
+        let first = rules.iter().find(|(id, _)| Some(*id) == visited.as_ref()).or_else(|| rules.first());
+        first.map(|(_, rule)| *rule)
     }
 
     /// The rules at a path, with their tunnels.

@@ -45,13 +45,15 @@ impl Place {
         Self { hostname: hostname.clone(), path: path.map(Into::into) }
     }
 
-    /// The place for which an application of ours was made, whatever its destinations are now. `tag` is that of `owner`.
+    /// The place for which an application of ours was made, whatever its destinations are now. `tag` is that of `owner`. An
+    /// application that a person has renamed is foreign.
     pub fn of_application(application: &Application, owner: &str, tag: &str) -> Option<Self> {
         let name = application.name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let path = Some(prefix).filter(|prefix| !prefix.is_empty()).map(expression_of_prefix);
         let place = Self::of(&Hostname::parse(hostname).ok()?, path.transpose().ok()?.as_deref());
-        (application.tags.iter().any(|one| **one == *tag) && place.check().is_ok()).then_some(place)
+        let is_renamed = place.application_name(owner) != *application.name || place.check().is_err();
+        (application.tags.iter().any(|one| **one == *tag) && !is_renamed).then_some(place)
     }
 
     /// # Errors
@@ -226,12 +228,19 @@ mod tests {
             Some(place("a.example.com", "^/api(/|$)"))
         );
         assert_eq!(Place::of_application(&one, "other", &tag("other")), None);
-        let renamed = Application { name: "mine".into(), ..one.clone() };
+        for name in [
+            "mine",
+            "My app (ExternalDNS default)",
+            "A.example.com (ExternalDNS default)",
+            "a.example.com/api/ (ExternalDNS default)",
+            "a.example.com/ (ExternalDNS default)",
+            "a.example.com/a//b (ExternalDNS default)",
+        ] {
+            let renamed = Application { name: name.into(), ..one.clone() };
+            assert_eq!(Place::of_application(&renamed, "default", &tag("default")), None, "{name}");
+        }
         let untagged = Application { tags: Vec::new(), ..one };
-        assert_eq!(
-            [renamed, untagged].map(|one| Place::of_application(&one, "default", &tag("default"))),
-            [None, None]
-        );
+        assert_eq!(Place::of_application(&untagged, "default", &tag("default")), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The first rule, record, destination, zone or place that would be open without the application. `opened` is the place
-/// that an endpoint opens, if one opens the application's place or a path of it.
+/// that an endpoint opens, if one opens the application's place or a place within it.
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
     opened: Option<&Place>,

@@ -29,8 +29,8 @@ use crate::reconcile::wildcard::{self, ASKED};
 pub(super) struct RuleReader<'r, 's> {
     pub(super) reader: &'r mut EndpointReader<'s>,
     pub(super) endpoint: &'r Endpoint,
-    /// The kinds of the endpoint's targets.
-    pub(super) targets: &'r [TargetKind],
+    /// The endpoint's targets, with their kinds.
+    pub(super) targets: &'r [(&'r str, TargetKind)],
     pub(super) properties: &'r RuleProperties<'r>,
     pub(super) mistakes: Vec<Mistake>,
 }
@@ -65,7 +65,7 @@ impl RuleReader<'_, '_> {
         let settings = self.reader.settings;
         let default = settings.default_tunnel();
         let mut tunnels = Vec::new();
-        for (text, kind) in self.endpoint.targets.iter().zip(self.targets) {
+        for (text, kind) in self.targets {
             match kind {
                 TargetKind::Tunnel(tunnel) => tunnels.push(tunnel),
                 TargetKind::MalformedTunnel => {
