@@ -5,8 +5,7 @@
 //! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
 //! and refused; neither of the two sends anything.
 //!
-//! A digest is *dangling* if the stamp has it, and neither a rule that was read nor a wanted rule does. A rule is *missed*
-//! if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
+//! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
 mod documents;
 mod halving;

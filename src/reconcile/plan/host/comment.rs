@@ -47,7 +47,8 @@ pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[O
     claims
 }
 
-/// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `accepted` endpoints has.
+/// The *dangling* digests: the stamp has them, and neither a rule that was read nor a rule of the `accepted` endpoints
+/// does. Invariant 2 of docs/how-it-works.md says when they are removed.
 pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
     let mut stays: BTreeSet<Digest> = inserted(host.rules.iter().map(|rule| rule.digest));
