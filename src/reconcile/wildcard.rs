@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::Note;
-use crate::reconcile::canonical::{Candidate, Intent, RECORD_ONLY, have_same_path, path_of, resource_of};
+use crate::reconcile::canonical::{
+    Candidate, Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of,
+};
 use crate::reconcile::property_name::{INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -96,8 +98,10 @@ pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
     let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
     for Candidate { endpoint, intent, .. } in unasked {
         add(&mut public, endpoint, *intent, true);
-        endpoint.provider_specific.extend(property(&endpoint.dns_name));
-        endpoint.provider_specific.sort_unstable();
+        if !is_invalid(endpoint) {
+            endpoint.provider_specific.extend(property(&endpoint.dns_name));
+            endpoint.provider_specific.sort_unstable();
+        }
     }
     public
 }

@@ -201,6 +201,17 @@ fn a_wildcard_that_stands_stays_without_the_word_and_is_said_to_be_public() {
     }
 }
 
+/// The answer to an endpoint with a mistake has the mistake alone, so that it is adjusted to itself.
+#[test]
+fn a_mistake_of_a_wildcard_that_stands_without_the_word_is_told_alone() {
+    let cloudflare = after(empty(), &[wildcard(ROUTE, &[WORD])]);
+    let mistaken = wildcard(ROUTE, &[("origin-connect-timeout", "soon")]);
+    let answer = adjusted(&cloudflare, &[mistaken]).endpoints;
+    let names: Vec<&str> = answer[0].provider_specific.iter().map(|property| &*property.name).collect();
+    assert_eq!(names, ["webhook/invalid"]);
+    assert_eq!(adjusted(&cloudflare, &answer).endpoints, answer);
+}
+
 /// The whole of a wildcard does not stand where one path of it does.
 #[test]
 fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
