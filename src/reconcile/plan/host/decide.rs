@@ -101,7 +101,7 @@ fn refuse_until_stable<'a>(
 }
 
 /// Adds what is said of an endpoint that opens its place, and the deletion of the application that protects it now, or the
-/// refusal that waits for it.
+/// opening that waits for it.
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Some(gated) = one.accepted() else { return };
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
