@@ -67,9 +67,9 @@ impl Handler for Program {
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, .. }| {
+        body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, .. }| {
             if let Some(endpoint) = plan::needed_by_plan(endpoint) {
-                changes.add(list, endpoint);
+                if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
             }
         })?;
         let turn = Turn { start: None, hostnames_max: usize::MAX };
