@@ -70,8 +70,7 @@ impl PathPattern {
         Self::parse(&expression_of_prefix(prefix)?)
     }
 
-    /// The path of an expression that [`expression_of_prefix`] makes; `None` for every other one, and for
-    /// `^/`.
+    /// The path of an expression for a path and everything below it; `None` for every other expression, and for `^/`.
     pub fn prefix_of(expression: &str) -> Option<String> {
         let path = shape::prefix_of(expression)?;
         expression_of_prefix(&path).is_ok_and(|made| *made == *expression).then_some(path)
