@@ -49,11 +49,15 @@ impl Place {
     /// application that a person has renamed is foreign.
     pub fn of_application(application: &Application, owner: &str, tag: &str) -> Option<Self> {
         let name = application.name.strip_suffix(&name_suffix(owner))?;
-        let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
+        if !application.tags.iter().any(|one| **one == *tag) {
+            return None;
+        }
+        let (host, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let path = Some(prefix).filter(|prefix| !prefix.is_empty()).map(expression_of_prefix);
-        let place = Self::of(&Hostname::parse(hostname).ok()?, path.transpose().ok()?.as_deref());
-        let is_renamed = place.application_name(owner) != *application.name || place.check().is_err();
-        (application.tags.iter().any(|one| **one == *tag) && !is_renamed).then_some(place)
+        let path = path.transpose().ok()?.map(Into::into);
+        let place = Self { hostname: Hostname::parse(host).ok()?, path };
+        let is_renamed = place.hostname.as_str() != host || place.prefix().unwrap_or_default() != prefix;
+        (!is_renamed && place.check().is_ok()).then_some(place)
     }
 
     /// # Errors
@@ -62,11 +66,13 @@ impl Place {
         // It is not known how Access compares encoded characters or two slashes in a row.
         let is_plain =
             |prefix: String| prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//");
-        if self.path.is_some() && !self.prefix().is_some_and(is_plain) {
+        let prefix = self.prefix();
+        // The longer destination of a path ends in `/*`.
+        let length = self.hostname.as_str().len() + prefix.as_ref().map_or(0, |prefix| prefix.len() + 2);
+        if self.path.is_some() && !prefix.is_some_and(is_plain) {
             return Err(EXPRESSION);
         }
-        let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
-        if self.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(()) }
+        if length > DESTINATION_MAX_CHARS { Err(TOO_LONG) } else { Ok(()) }
     }
 
     pub fn hostname(&self) -> &Hostname {
