@@ -83,11 +83,8 @@ impl Provider {
         let mut unneeded = unneeded::removable(snapshot);
         let last = lock(&self.last_loop);
         unneeded.retain(|one| {
-            !last
-                .request
-                .refusals
-                .all()
-                .any(|(refusal, _)| *refusal.hostname == *one.own.place.hostname().as_str())
+            let name = one.own.place.hostname().as_str();
+            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *name)
         });
         unneeded
     }

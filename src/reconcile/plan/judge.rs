@@ -40,15 +40,12 @@ pub(super) fn access_requests(
         let Ok(hostname) = Hostname::parse(name) else { continue };
         all.withdrawn.extend(request.withdrawn.keys().map(|path| Place::of(&hostname, path_of(path))));
         for one in &request.wanted {
-            let (place, asks) = (
-                Place::of(&hostname, path_of(&one.set_identifier)),
-                one.accepted().map(|one| &one.wanted_access),
-            );
+            let (path, asks) = (path_of(&one.set_identifier), one.accepted().map(|one| &one.wanted_access));
             if asks == Some(&WantedAccess::Open) {
-                all.open.insert(place);
+                all.open.insert(Place::of(&hostname, path));
             } else if asks_unopened(one, snapshot) && may_be_published(name, snapshot) {
                 all.unopened.push(UnopenedPlace {
-                    place: if asks.is_some() { place } else { Place::of(&hostname, None) },
+                    place: Place::of(&hostname, asks.and(path)),
                     set_identifier: one.set_identifier.clone(),
                     resource: one.resource.clone(),
                     asks: asks.cloned(),
