@@ -65,13 +65,6 @@ impl Publication {
     }
 }
 
-/// Separates the mistakes of an endpoint. Each begins with the property that has it.
-pub(in crate::reconcile) const MISTAKE_SEPARATOR: &str = "; ";
-
-/// The beginnings of the hints after the name of a misspelled property and the separator.
-pub(in crate::reconcile) const DID_YOU_MEAN: &str = "did you mean ";
-pub(in crate::reconcile) const THERE_ARE: &str = "there are ";
-
 /// The reason why an endpoint cannot be published: a text for one log line, cut.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem(Box<str>);
@@ -80,16 +73,12 @@ impl Problem {
     /// Joins all mistakes of an endpoint.
     pub fn of(mistakes: &[Mistake]) -> Self {
         let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Self::new(&mistakes.join(MISTAKE_SEPARATOR))
+        Self::new(&mistakes.join("; "))
     }
 
-    /// True if a property of Access has a mistake, or is the nearest to a misspelled one, so that a login may be missing.
+    /// True if the text names a property of Access, so that a login may be missing.
     pub fn is_of_access(&self) -> bool {
-        let is_of_access = |text: &str| {
-            let hint = [DID_YOU_MEAN, THERE_ARE].iter().find_map(|hint| text.strip_prefix(hint));
-            hint.map_or_else(|| text.starts_with(ACCESS_PREFIX), |names| names.contains(ACCESS_PREFIX))
-        };
-        self.0.split(MISTAKE_SEPARATOR).any(is_of_access)
+        self.0.contains(ACCESS_PREFIX)
     }
 
     /// The problem in this text, such as the value of the property [`INVALID`].

@@ -13,9 +13,7 @@ use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
 use crate::reconcile::adopt;
-use crate::reconcile::canonical::{
-    self, DID_YOU_MEAN, MISTAKE_SEPARATOR, RECORD_ONLY, RESOURCE_LABEL, THERE_ARE,
-};
+use crate::reconcile::canonical::{self, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::groups::RuleProperties;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{
@@ -272,10 +270,10 @@ impl RuleReader<'_, '_> {
             match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => {
                     let hint = match nearest {
-                        Some(nearest) => format!("{DID_YOU_MEAN}{nearest}?"),
-                        None => format!("{THERE_ARE}{}", property_name::with_word_of(name).join(", ")),
+                        Some(nearest) => format!("did you mean {nearest}?"),
+                        None => format!("there are {}", property_name::with_word_of(name).join(", ")),
                     };
-                    self.mistake(name, format!("is unknown{MISTAKE_SEPARATOR}{hint}"));
+                    self.mistake(name, format!("is unknown; {hint}"));
                 }
                 Meaning::Known if value.starts_with(is_mark) && value.ends_with(is_mark) => {
                     self.mistake(name, "has quotation marks: remove them");
