@@ -5,9 +5,7 @@
 //! |---|---|---|
 //! | `near` | perhaps a name of the hostname | all owners |
 //! | `covering` | the path, or everything below it alone; the most specific one first | all owners |
-//! | `covering_every_request` | every request of the path | all owners |
-//! | `own_covering`, `own_login` | as `covering`, up to the first that is foreign or asks for no login | ours |
-//! | `foreign_login` | every request of the path, if it asks for a login | the first of others |
+//! | `own_logins` | as `covering`, up to the first that is foreign or asks for no login | ours |
 //! | `guarding` | together, every request of the path, and each surely asks for a login | all owners |
 //! | `logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
 //! | `application_made_for` | made for exactly the path, whatever it covers now | ours |
@@ -30,6 +28,16 @@ use crate::reconcile::snapshot::Snapshot;
 pub(in crate::reconcile) struct HostProtection<'a> {
     pub(super) hostname: &'a Hostname,
     pub(super) snapshot: &'a Snapshot,
+}
+
+/// An application over a path.
+#[derive(Clone, Copy)]
+pub(in crate::reconcile) struct Covering<'a> {
+    pub(in crate::reconcile) application: &'a Application,
+    /// The application with its place, if it is ours.
+    pub(in crate::reconcile) own: Option<OwnApplication<'a>>,
+    /// False if the application covers only a part of the requests.
+    pub(in crate::reconcile) takes_every_request: bool,
 }
 
 impl<'a> HostProtection<'a> {
@@ -170,17 +178,17 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// Those of [`Self::guarding`], or else the first of [`Self::covering_every_request`], if Access was read and it asks
+    /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and it asks
     /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
     /// which one decides.
     pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
-            let first = self.covering_every_request(path).into_iter().next();
+            let first = self.covering(path).into_iter().find(|one| one.takes_every_request);
             let is_exact =
                 |one: &Application| one.destinations.iter().any(|at| *at.host == *self.hostname.as_str());
             let asks =
                 |one: &&Application| self.whole_access().is_ok() && is_exact(one) && asks_for_login(one);
-            first.filter(asks).into_iter().collect()
+            first.map(|first| first.application).filter(asks).into_iter().collect()
         })
     }
 
@@ -194,16 +202,9 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
-    /// The first of [`Self::own_covering`].
+    /// The first of [`Self::own_logins`].
     pub(super) fn own_login(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
-        self.own_covering(path).next()
-    }
-
-    /// The first foreign one of [`Self::covering_every_request`], if it asks for a login.
-    pub(in crate::reconcile) fn foreign_login(self, path: Option<&str>) -> Option<&'a Application> {
-        let is_foreign = |one: &&Application| self.snapshot.own_application(one).is_none();
-        let foreign = self.covering_every_request(path).into_iter().find(is_foreign)?;
-        asks_for_login(foreign).then_some(foreign)
+        self.own_logins(path).next()
     }
 
     /// An application, foreign or ours of another place, with one of the destinations of `place`.
@@ -217,30 +218,31 @@ impl<'a> HostProtection<'a> {
     }
 
     /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
-    pub(super) fn own_covering(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
-        self.covering(path)
-            .into_iter()
-            .map_while(move |one| self.snapshot.own_application(one).filter(|_| asks_for_login(one)))
-    }
-
-    /// Those of [`Self::covering`] that every visitor of the path meets.
-    pub(super) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
-        let mut covering = self.covering(path);
-        covering.retain(|one| takes_every_request(one, self.hostname.as_str(), &prefix_of(path)));
-        covering
+    pub(super) fn own_logins(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
+        self.covering(path).into_iter().map_while(|one| one.own.filter(|_| asks_for_login(one.application)))
     }
 
     /// The applications over the path, or over everything below it alone, the most specific one first.
-    pub(super) fn covering(self, path: Option<&str>) -> Vec<&'a Application> {
+    pub(in crate::reconcile) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
-            let ranks = destinations.filter_map(|one| rank(one, self.hostname.as_str(), &prefix));
-            Some((Reverse(ranks.max()?), application))
+            let over =
+                destinations.filter_map(|one| Some((rank(one, self.hostname.as_str(), &prefix)?, one)));
+            let over: Vec<_> = over.collect();
+            let (rank, _) = over.iter().max_by_key(|(rank, _)| *rank)?;
+            let has = |path: &str| over.iter().any(|(_, one)| *one.path == *path);
+            // `alpha/*` misses `alpha`, so an application of the path needs both destinations.
+            let takes_every_request = over.iter().any(|(_, one)| {
+                let above = directory(&one.path);
+                above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
+            });
+            let own = self.snapshot.own_application(application);
+            Some((Reverse(*rank), Covering { application, own, takes_every_request }))
         });
         let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_by_key(|(one, _)| *one);
-        ranked.into_iter().map(|(_, application)| application).collect()
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, covering)| covering).collect()
     }
 
     /// The applications with a destination that may have a name in common with the hostname.
@@ -259,7 +261,7 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
 }
 
 /// True if the application asks all its visitors for a login.
-pub(super) fn asks_for_login(application: &Application) -> bool {
+pub(in crate::reconcile) fn asks_for_login(application: &Application) -> bool {
     application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 
@@ -279,18 +281,8 @@ fn prefix_of(path: Option<&str>) -> String {
 /// longer path counts. With an empty prefix, only a whole host has a rank.
 fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
     let above = directory(&one.path);
-    let takes_path = above.is_empty() || format!("{prefix}/").starts_with(&format!("{above}/"));
+    let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    let takes_path = above.is_empty() || prefix.strip_prefix(above).is_some_and(is_within);
     let takes_all = takes_path && matches_host(&one.host, hostname);
     takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
-}
-
-/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
-/// needs both destinations.
-fn takes_every_request(application: &Application, hostname: &str, prefix: &str) -> bool {
-    let over = application.destinations.iter().filter(|one| rank(one, hostname, prefix).is_some());
-    let has = |path: &str| over.clone().any(|one| *one.path == *path);
-    over.clone().any(|one| {
-        let above = directory(&one.path);
-        above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
-    })
 }

@@ -20,7 +20,7 @@ impl Gate<'_> {
         {
             return Err(self.unknown(unread));
         }
-        let mut covering: Vec<OwnApplication<'_>> = protection.own_covering(path).collect();
+        let mut covering: Vec<OwnApplication<'_>> = protection.own_logins(path).collect();
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application_made_for(path);
         covering.extend(

@@ -63,7 +63,10 @@ fn refused_at(
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
                 && rule.requires_another(application)
-                && protection.covering(shared).first().is_some_and(|first| first.id == application.id)
+                && protection
+                    .covering(shared)
+                    .first()
+                    .is_some_and(|first| first.application.id == application.id)
                 && !is_renewed_by_guard(rule, snapshot)
                 && has_rule()
             {

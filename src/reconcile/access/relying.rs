@@ -4,11 +4,11 @@
 //! and the rules there answer the visitors. A zone or a tunnel that was not read counts as open.
 
 use crate::ingress::{Rule, is_status};
-use crate::model::access::{Application, Destination};
+use crate::model::access::Destination;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::host_protection::{Covering, HostProtection};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
@@ -52,7 +52,7 @@ struct NameUnder<'a> {
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
     fn first_open(&self) -> Option<String> {
-        let covering = self.protection.covering_every_request(self.own.place.path());
+        let covering = self.covering_every_request(self.own.place.path());
         if self.is_under_another(&covering) {
             return None;
         }
@@ -102,7 +102,7 @@ impl NameUnder<'_> {
             let takes_place = rule.matches_all(self.name(), path);
             self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
         };
-        !is_opened && !self.is_under_another(&self.protection.covering_every_request(rule.path()))
+        !is_opened && !self.is_under_another(&self.covering_every_request(rule.path()))
     }
 
     fn place_of(&self, path: Option<&str>) -> Place {
@@ -113,9 +113,15 @@ impl NameUnder<'_> {
         self.protection.hostname.as_str()
     }
 
+    /// The applications over every request of the path, the most specific one first.
+    fn covering_every_request(&self, path: Option<&str>) -> Vec<Covering<'_>> {
+        let covering = self.protection.covering(path).into_iter();
+        covering.filter(|one| one.takes_every_request).collect()
+    }
+
     /// True if the most specific of the applications, which is the first one, is another one.
-    fn is_under_another(&self, covering: &[&Application]) -> bool {
-        covering.first().is_some_and(|first| first.id != self.own.application.id)
+    fn is_under_another(&self, covering: &[Covering<'_>]) -> bool {
+        covering.first().is_some_and(|first| first.application.id != self.own.application.id)
     }
 
     /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opened` may be refused, so it

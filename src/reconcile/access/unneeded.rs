@@ -70,7 +70,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
     let accepts_next = |(name, rule): &(&str, &Rule)| {
         let Ok(hostname) = Hostname::parse(name) else { return false };
         let protection = HostProtection::of(&hostname, snapshot);
-        let mut covering = protection.own_covering(rule.path().or_else(|| place.path()));
+        let mut covering = protection.own_logins(rule.path().or_else(|| place.path()));
         let next = covering.find(|own| own.application.id != application.id);
         next.is_some_and(|next| rule.accepts(next.application))
     };

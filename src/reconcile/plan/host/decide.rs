@@ -13,6 +13,7 @@ use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
+use crate::reconcile::access::host_protection::asks_for_login;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
@@ -105,9 +106,10 @@ fn refuse_until_stable<'a>(
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Some(gated) = one.accepted() else { return };
     let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
-    let protection = host.protection();
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
-    let foreign = is_open.then(|| protection.foreign_login(gated.path())).flatten();
+    let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
+    let foreign = covering.iter().find(|one| one.own.is_none() && one.takes_every_request);
+    let foreign = foreign.map(|one| one.application).filter(|application| asks_for_login(application));
     outcome.notes.extend(foreign.map(|foreign| {
         note(format!(
             "webhook/access-policy: none opens nothing of the {}, because the Access application {:?}, which is not ours, asks all \
