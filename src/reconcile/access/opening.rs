@@ -6,7 +6,7 @@ use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
-use crate::reconcile::access::requests::UnopenedPlace;
+use crate::reconcile::access::requests::{Asks, UnopenedPlace};
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 
@@ -76,7 +76,7 @@ impl Gate<'_> {
             let is_of_others =
                 is_guarded && namespace_of(unopened.resource.as_deref()) != namespace_of(resource);
             // A dry run shows the state after all closings, so only an endpoint with a mistake counts.
-            let counts = !is_of_others && (unopened.asks.is_none() || !context.inputs.is_dry_run);
+            let counts = !is_of_others && (unopened.asks == Asks::Unknown || !context.inputs.is_dry_run);
             counts
                 && (unopened.is_covered_from(opened)
                     || deleted.iter().any(|own| unopened.is_covered_from(own.place)))

@@ -8,7 +8,6 @@ use crate::model::hostname::HostPattern;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::snapshot::Snapshot;
 
 /// What all endpoints of a request ask of Access.
@@ -28,14 +27,22 @@ pub(in crate::reconcile) struct UnopenedPlace {
     pub(in crate::reconcile) set_identifier: Box<str>,
     /// The object of the endpoint.
     pub(in crate::reconcile) resource: Option<Box<str>>,
-    /// `None` for an endpoint with a mistake: its path and the login that it asks for are not known.
-    pub(in crate::reconcile) asks: Option<WantedAccess>,
+    pub(in crate::reconcile) asks: Asks,
+}
+
+/// What an endpoint that does not ask to be open asks of Access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum Asks {
+    Policies,
+    Nothing,
+    /// The endpoint has a mistake, so neither its path nor its login is known.
+    Unknown,
 }
 
 impl UnopenedPlace {
     /// True if the endpoint is for exactly this place, and asks for its application or preserves it.
     pub(super) fn is_closed_at(&self, place: &Place) -> bool {
-        self.asks.is_some() && self.place == *place
+        self.asks != Asks::Unknown && self.place == *place
     }
 
     /// True if an application at `from` also covers visitors of this place. A place that is wider than `from` on the same
@@ -44,7 +51,7 @@ impl UnopenedPlace {
         let (name, path) = (self.place.hostname(), self.place.path());
         let decides = || {
             let is_wider = PathPattern::matches_all_of(path, from.path());
-            self.asks.is_none() || name != from.hostname() || !is_wider
+            self.asks == Asks::Unknown || name != from.hostname() || !is_wider
         };
         HostPattern::of(from.hostname().as_str()).includes(name.as_str())
             && may_share(path, from.path())
@@ -55,7 +62,7 @@ impl UnopenedPlace {
     /// its endpoint names no policies.
     pub(super) fn stays_closed_without(&self, deleted: &[OwnApplication<'_>], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(self.place.hostname(), snapshot), self.place.path());
-        if self.asks == Some(WantedAccess::Unspecified) {
+        if self.asks == Asks::Nothing {
             return protection.is_published(path);
         }
         let is_deleted = |id: &str| deleted.iter().any(|one| *one.application.id == *id);
@@ -65,7 +72,7 @@ impl UnopenedPlace {
             return true;
         }
         // The path of an endpoint with a mistake may be the one that is opened, and then no rule closes it.
-        if self.asks.is_none() {
+        if self.asks == Asks::Unknown {
             return false;
         }
         let visited = snapshot.visited_tunnel(self.place.hostname().as_str());

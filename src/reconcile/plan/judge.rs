@@ -8,7 +8,7 @@ use super::request::{HostRequest, Wanted};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{self, Gated};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::requests::{AccessRequests, UnopenedPlace};
+use crate::reconcile::access::requests::{AccessRequests, Asks, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
@@ -40,32 +40,30 @@ pub(super) fn access_requests(
         let Ok(hostname) = Hostname::parse(name) else { continue };
         all.withdrawn.extend(request.withdrawn.keys().map(|path| Place::of(&hostname, path_of(path))));
         for one in &request.wanted {
-            let (path, asks) = (path_of(&one.set_identifier), one.accepted().map(|one| &one.wanted_access));
-            if asks == Some(&WantedAccess::Open) {
-                all.open.insert(Place::of(&hostname, path));
-            } else if asks_unopened(one, snapshot) && may_be_published(name, snapshot) {
+            let path = path_of(&one.set_identifier);
+            let asks = match one.publication.as_ref().map(|publication| &publication.wanted_access) {
+                Ok(WantedAccess::Open) => {
+                    all.open.insert(Place::of(&hostname, path));
+                    continue;
+                }
+                Ok(WantedAccess::Protected(_)) => Asks::Policies,
+                // Without an application, no login can be lost.
+                Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => continue,
+                Ok(WantedAccess::Unspecified) => Asks::Nothing,
+                Err(Reason::NamespaceHeld { holder: Some(_), .. }) => continue,
+                Err(_) => Asks::Unknown,
+            };
+            if may_be_published(name, snapshot) {
                 all.unopened.push(UnopenedPlace {
-                    place: Place::of(&hostname, asks.and(path)),
+                    place: Place::of(&hostname, path.filter(|_| asks != Asks::Unknown)),
                     set_identifier: one.set_identifier.clone(),
                     resource: one.resource.clone(),
-                    asks: asks.cloned(),
+                    asks,
                 });
             }
         }
     }
     all
-}
-
-/// True if an endpoint that does not ask to be open may have a login to lose: without an application, an endpoint that
-/// names no policies has none.
-fn asks_unopened(wanted: &Wanted<Publication>, snapshot: &Snapshot) -> bool {
-    match &wanted.publication {
-        Ok(publication) => {
-            publication.wanted_access != WantedAccess::Unspecified
-                || !snapshot.access.applications().is_empty()
-        }
-        Err(reason) => !matches!(reason, Reason::NamespaceHeld { holder: Some(_), .. }),
-    }
 }
 
 /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` takes over records.
