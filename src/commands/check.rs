@@ -22,7 +22,7 @@ use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::reason::SHARED_OWNER;
-use crate::reconcile::records::{inactive_state, unusual_settings};
+use crate::reconcile::records::notes::{inactive_state, unusual_settings};
 use crate::reconcile::stamp::Stamp;
 
 /// A token that expires within this time causes a warning, because a new token may have to be requested.
