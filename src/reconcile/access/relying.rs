@@ -56,8 +56,8 @@ impl NameUnder<'_> {
         if self.is_under_another(&covering) {
             return None;
         }
-        // A rule hides the rules behind it, unless it is a wildcard's and may lose its Access check: then no other
-        // application protects the name.
+        // Rules behind the first one count too, if that one is a wildcard's rule whose Access check may go later, and if
+        // this application is the only one over the name.
         let is_only_application = !self.opens_place && covering.len() == 1;
         let is_of_wildcard = |rule: &Rule| rule.folded_hostname() != self.name();
         let may_lose_check = |rule: &Rule| {
@@ -84,25 +84,28 @@ impl NameUnder<'_> {
 
     /// True if visitors would reach the rule without a login, although no endpoint asks for that.
     fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        // The rule requires a token that the application does not issue.
-        if rule.requires_another(self.own.application) {
-            return false;
-        }
-        // The application stays until the withdrawn rule is deleted.
-        let is_withdrawn = || self.requests.withdrawn.contains(&self.place_of(rule.path()));
-        if rule.requires_access() && is_withdrawn() {
-            return false;
-        }
-        let is_opened = if rule.folded_hostname() != self.name() {
+        !self.is_to_be_open(tunnel, rule) && !self.stays_closed(rule)
+    }
+
+    /// True if an endpoint opens the rule, or if no login is missed there.
+    fn is_to_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        if rule.folded_hostname() != self.name() {
             // The rule of a wider hostname was published for all its names, or leads to no service.
-            self.opens_place || is_status(rule.service())
-        } else {
-            // The rule that opens the place may answer all its requests in front of this one.
-            let path = self.own.place.path();
-            let takes_place = rule.matches_all(self.name(), path);
-            self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
-        };
-        !is_opened && !self.is_under_another(&self.covering_every_request(rule.path()))
+            return self.opens_place || is_status(rule.service());
+        }
+        // The rule that opens the place may answer all its requests in front of this one.
+        let path = self.own.place.path();
+        let takes_place = rule.matches_all(self.name(), path);
+        self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
+    }
+
+    /// True if visitors of the rule need a login without the application: the rule requires another token, or another
+    /// application covers the rule. A withdrawn rule counts too, because the application stays until the rule is deleted.
+    fn stays_closed(&self, rule: &Rule) -> bool {
+        let is_withdrawn = || self.requests.withdrawn.contains(&self.place_of(rule.path()));
+        rule.requires_another(self.own.application)
+            || rule.requires_access() && is_withdrawn()
+            || self.is_under_another(&self.covering_every_request(rule.path()))
     }
 
     fn place_of(&self, path: Option<&str>) -> Place {
