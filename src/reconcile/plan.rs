@@ -17,7 +17,7 @@ mod request;
 pub use correction::corrections;
 pub use fingerprints::rule_fingerprint;
 pub(crate) use fingerprints::{Write, writes_of};
-pub use host::comment::Comments;
+pub use host::comment::CommentPlan;
 pub(crate) use piece::WriteTarget;
 pub use piece::{Piece, pieces};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
@@ -107,10 +107,10 @@ fn still_protected(opening: &Opening, plan: &Plan, snapshot: &Snapshot) -> Optio
     };
     let first = opening.waits_for.first()?;
     let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
-    let relying = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
+    let also_protects = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
     let is_of_place = snapshot.own_application(application).is_some_and(|own| *own.place == opening.place);
-    let (application, relying) = (application.name.clone(), Some(rule_text(relying).into()));
-    Some(Reason::StillProtected { application, relying, is_of_place })
+    let (application, also_protects) = (application.name.clone(), rule_text(also_protects).into());
+    Some(Reason::StillProtected { application, also_protects, is_of_place })
 }
 
 impl Plan {
@@ -125,7 +125,7 @@ impl Plan {
                     reason
                 }
                 None if is_dry_run => continue,
-                None => Reason::WaitsForAccessCheck(opening.waits_for),
+                None => Reason::WaitsForDeletion(opening.waits_for),
             };
             let (place, path) = (&opening.place, opening.place.path().unwrap_or_default());
             let refusal =

@@ -117,12 +117,12 @@ pub enum Reason {
         /// The rule's hostname and path, quoted.
         rule: Box<str>,
     },
-    /// The endpoint asks to be open, but an Access application protects it.
+    /// The endpoint asks to be open, but an Access application over it protects more.
     StillProtected {
         /// The application's name.
         application: Box<str>,
         /// A rule, record, destination or zone that would be open without the application.
-        relying: Option<Box<str>>,
+        also_protects: Box<str>,
         /// True if the application was made for the endpoint's place, false if for a wider one.
         is_of_place: bool,
     },
@@ -183,7 +183,7 @@ pub enum Reason {
     WaitsForApplication(Place),
     /// The endpoint asks to be open, and a later request finishes that: rules still accept the tokens of the first of these
     /// applications, or there are several.
-    WaitsForAccessCheck(Vec<Box<str>>),
+    WaitsForDeletion(Vec<Box<str>>),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.
@@ -243,7 +243,7 @@ impl Reason {
         Self::RuleConflict(_) => "rule_conflict", MISTAKE, false;
         Self::Cloudflare(_) => "cloudflare", CLOUDFLARE, false;
         Self::Failed(_) => "failed", CLOUDFLARE, true;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForAccessCheck(_) => "waiting", WAITING, true;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForDeletion(_) => "waiting", WAITING, true;
         Self::Moving(_) => "moving", WAITING, true;
         Self::NotKept { .. } => "not_kept", HELD, false;
     }
@@ -338,22 +338,17 @@ impl fmt::Display for Reason {
                 "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel requires none: close \
                  that rule, or publish the hostname through the tunnel that its visitors reach now"
             ),
-            Self::StillProtected { application, relying: Some(relying), is_of_place } => {
+            Self::StillProtected { application, also_protects, is_of_place } => {
                 let remedy = match is_of_place {
                     true => "give it an Access application of its own, or remove it from that application",
                     false => "make an application with a Bypass policy to open the endpoint's place alone",
                 };
                 write!(
                     formatter,
-                    "the endpoint asks to be open, but the Access application {application:?} protects {relying:?} too: set none \
+                    "the endpoint asks to be open, but the Access application {application:?} protects {also_protects:?} too: set none \
                      there as well; or {remedy}"
                 )
             }
-            Self::StillProtected { application, relying: None, .. } => write!(
-                formatter,
-                "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
-                 webhook/access-policy: none, or change that application"
-            ),
             Self::OpensToo { hostname, set_identifier } => write!(
                 formatter,
                 "opening this endpoint would open {:?} too, which has no Access application yet: if the next loops create \
@@ -419,7 +414,7 @@ impl fmt::Display for Reason {
             Self::WaitsForApplication(_) => {
                 formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
-            Self::WaitsForAccessCheck(_) => formatter.write_str(
+            Self::WaitsForDeletion(_) => formatter.write_str(
                 "a rule's Access check goes before the Access application; a later loop finishes the opening",
             ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
@@ -564,9 +559,8 @@ mod tests {
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen,
             Reason::OpenRuleInTunnel { visitors: none(), rule: none() },
-            Reason::StillProtected { application: none(), relying: None, is_of_place: true },
-            Reason::StillProtected { application: none(), relying: Some(none()), is_of_place: true },
-            Reason::StillProtected { application: none(), relying: Some(none()), is_of_place: false },
+            Reason::StillProtected { application: none(), also_protects: none(), is_of_place: true },
+            Reason::StillProtected { application: none(), also_protects: none(), is_of_place: false },
             Reason::OpensToo { hostname: none(), set_identifier: none() },
             Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
             Reason::NamespaceHeld { holder: None, asking: None },

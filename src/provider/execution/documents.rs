@@ -78,8 +78,9 @@ impl<'a> Execution<'a> {
     /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be read.
     /// Reads the tunnels that this run did not read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
-        let removes_digest =
-            |host: &&&HostPlan| !host.removed_dangling.is_empty() && !host.unstamp_operations.is_empty();
+        let removes_digest = |host: &&&HostPlan| {
+            !host.comment.removed_dangling.is_empty() && !host.unstamp_operations.is_empty()
+        };
         let mut hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
         hosts.retain(|host| !self.ledger.is_given_up(host));
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {

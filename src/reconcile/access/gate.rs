@@ -8,7 +8,6 @@ use crate::model::TunnelId;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading};
@@ -222,13 +221,7 @@ impl Gate<'_> {
     fn check_of_guard(self) -> Result<AccessCheck, Reason> {
         let Self { publication, protection, .. } = self;
         let access = protection.whole_access().map_err(|unread| self.unknown(&unread))?;
-        let covering = guard::cover(protection.near(), protection.hostname, publication.path());
-        let covering = covering.map_err(Reason::Unprotected)?;
-        if publication.wanted_access == WantedAccess::Open {
-            let application =
-                covering.first().map(|application| application.name.clone()).unwrap_or_default();
-            return Err(Reason::StillProtected { application, relying: None, is_of_place: false });
-        }
+        let covering = protection.guarding(publication.path()).map_err(Reason::Unprotected)?;
         Ok(access.check_of(covering))
     }
 
@@ -246,7 +239,7 @@ impl Gate<'_> {
         if present.is_none() {
             self.check_login_is_known()?;
         }
-        Ok(protection.kept_check(present, protection.own_login(path).map(|own| own.application)))
+        Ok(protection.check_with(present, protection.own_login(path).map(|own| own.application)))
     }
 
     /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.

@@ -4,7 +4,7 @@
 //! | applications | over | of |
 //! |---|---|---|
 //! | `near` | perhaps a name of the hostname | all owners |
-//! | `covering` | the path, or everything below it alone; the most specific one first | all owners |
+//! | `covering` | the path with all below it, or only what is below it; the most specific one first | all owners |
 //! | `own_logins` | as `covering`, up to the first that is foreign or asks for no login | ours |
 //! | `guarding` | together, every request of the path, and each surely asks for a login | all owners |
 //! | `logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
@@ -109,19 +109,20 @@ impl<'a> HostProtection<'a> {
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
-    /// The check of a rule that keeps the check `present`, and accepts the tokens of our application `covering` it too.
-    pub(super) fn kept_check(
+    /// The check `present`, which also accepts the tokens of our application over the path. If it accepts no others, the
+    /// application's own check.
+    pub(super) fn check_with(
         self,
         present: Option<AccessCheck>,
-        covering: Option<&Application>,
+        own_login: Option<&Application>,
     ) -> Option<AccessCheck> {
-        let Some((covering, access)) = covering.zip(self.access()) else { return present };
+        let Some((own, access)) = own_login.zip(self.access()) else { return present };
         let accepts_others =
-            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != covering.audience);
+            |check: &AccessCheck| check.audience_tags().iter().any(|tag| *tag != own.audience);
         Some(match present.filter(accepts_others) {
-            Some(check) => check.accepting([&covering.audience]),
+            Some(check) => check.accepting([&own.audience]),
             // The team name of the account may have changed.
-            None => access.check_of([covering]),
+            None => access.check_of([own]),
         })
     }
 
@@ -159,8 +160,8 @@ impl<'a> HostProtection<'a> {
         self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
-    /// The first rule that takes all requests of the path, so that a rule of ours for the path is placed in front of it. A
-    /// rule with an Access check counts by [`Rule::takes_all`] too.
+    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. For a rule with an Access
+    /// check, either proof is enough, so that no check is lost.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
@@ -222,7 +223,7 @@ impl<'a> HostProtection<'a> {
         self.covering(path).into_iter().map_while(|one| one.own.filter(|_| asks_for_login(one.application)))
     }
 
-    /// The applications over the path, or over everything below it alone, the most specific one first.
+    /// The applications over the path with all below it, or only over what is below it, the most specific one first.
     pub(in crate::reconcile) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {

@@ -28,14 +28,14 @@ impl Gate<'_> {
         );
         let opened = Place::of(&publication.hostname, path);
         for own in &covering {
-            if let Some(relying) =
+            if let Some(also_protects) =
                 first_relying(*own, Some(&opened), context.access_requests, context.snapshot)
             {
                 let application = own.application.name.clone();
                 let is_of_place = *own.place == opened;
                 return Err(Reason::StillProtected {
                     application,
-                    relying: Some(relying.into()),
+                    also_protects: also_protects.into(),
                     is_of_place,
                 });
             }

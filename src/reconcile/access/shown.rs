@@ -59,7 +59,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         return ShownProperties { properties: Vec::new(), is_correct };
     }
     let covering = protection.own_login(path).map(|own| own.application);
-    let is_correct = protection.kept_check(check.cloned(), covering).as_ref() == check;
+    let is_correct = protection.check_with(check.cloned(), covering).as_ref() == check;
     let is_open = check.is_none() && covering.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();

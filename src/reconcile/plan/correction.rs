@@ -5,6 +5,7 @@
 //! because the new record would hide a wildcard's record, and the comment of an older record is restored. A takeover that
 //! deleted records is not undone.
 
+use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{Record, RecordId, RecordPatch};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
@@ -19,7 +20,7 @@ pub fn corrections(
     before: &[Record],
 ) -> Vec<RecordOperation> {
     let Some(claims) = corrected_claims(host, is_written) else { return Vec::new() };
-    let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
+    let Some(comment) = host.comment.with(&claims) else { return Vec::new() };
     let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
     let keeps_stamp = !claims.is_empty() || takes_over;
     let correction = |id: &RecordId| {
@@ -34,28 +35,18 @@ pub fn corrections(
     stamped.iter().map(correction).collect()
 }
 
-/// The claims that the stamp should have; `None` if it need not be corrected.
+/// The claims that the stamp should have; `None` if each new rule that it claims was written. Such a hostname was not
+/// given to Unstamp, so its records have the comment of Stamp.
 fn corrected_claims(host: &HostPlan, is_written: impl Fn(&PlannedEdit) -> bool) -> Option<Claims> {
-    // Unstamp may not have run, and a correction never removes a digest from before the request: another instance may
-    // be about to write its rule, or its rule was not read.
-    let mut claims_keeping_dangling = host.claims.clone();
-    claims_keeping_dangling.digests.extend(&host.removed_dangling);
-    let mut claims = claims_keeping_dangling.clone();
-    for unwritten in host.edits.iter().filter(|planned| !is_written(planned)) {
-        let digest = unwritten.digest();
-        match &unwritten.edit {
-            // The stamp named the rule before this request.
-            RuleEdit::Put { replaces, .. } if *replaces || host.comments.had_digest(&digest) => {}
-            // The digest would make a foreign rule ours.
-            RuleEdit::Put { .. } => {
-                claims.digests.remove(&digest);
-            }
-            // The rule is still there and ours, so the record is not kept for foreign rules alone.
-            RuleEdit::Delete { .. } => {
-                claims.digests.insert(digest);
-                claims.is_released = false;
-            }
-        }
-    }
-    (claims != claims_keeping_dangling).then_some(claims)
+    // The digest would make a foreign rule ours.
+    let is_wrong = |planned: &&PlannedEdit| {
+        let is_new = matches!(planned.edit, RuleEdit::Put { replaces: false, .. });
+        is_new && !is_written(planned) && !host.comment.had_digest(&planned.digest())
+    };
+    let is_deleted =
+        |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. }) && is_written(planned);
+    let mut wrong = host.edits.iter().filter(is_wrong).peekable();
+    wrong.peek()?;
+    let removed = inserted(wrong.chain(host.edits.iter().filter(is_deleted)).map(PlannedEdit::digest));
+    Some(host.comment.without(&removed))
 }

@@ -53,12 +53,10 @@ struct HostRule<'a> {
 /// The relation of a rule to us.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
-    /// A stamp of ours names the rule.
+    /// A stamp of ours names the rule. Or our record was deleted by hand, the rule is as wanted, and the new stamp names it.
     Ours,
     /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
     Adopted,
-    /// Our record was deleted by hand, and the rule is as wanted. The rule is foreign until the stamp is written.
-    Reclaimed,
     Foreign,
     /// Another rule of the hostname has the digest. The rule is foreign, and cannot become ours.
     Ambiguous,

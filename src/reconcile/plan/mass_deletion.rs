@@ -29,9 +29,9 @@ struct OwnHostname {
 pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &Snapshot) {
     let withdrawn = deletions.iter().filter(|(position, _)| position.deletes_hostname);
     let withdrawn: BTreeSet<Box<str>> = inserted(withdrawn.map(|(position, _)| position.hostname.clone()));
-    let withheld = withheld(&withdrawn, snapshot);
+    let refused = mass_deleted(&withdrawn, snapshot);
     for (TurnPosition { hostname, .. }, outcome) in deletions {
-        if withheld.contains(hostname)
+        if refused.contains(hostname)
             && let Some(plan) = &outcome.plan
         {
             let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
@@ -44,7 +44,7 @@ pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &S
 /// The hostnames of mass deletions among the `withdrawn` hostnames. With the namespace guard, each namespace is judged
 /// by itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no
 /// hostname are judged over all namespaces, because a source may fail for many small namespaces at once.
-fn withheld(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
+fn mass_deleted(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
     if limit == 0 || withdrawn.len() <= limit {
         return BTreeSet::new();

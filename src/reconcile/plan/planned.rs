@@ -11,10 +11,10 @@ use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::plan::host::comment::Comments;
+use crate::reconcile::plan::host::comment::CommentPlan;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::stamp::{Claims, Digest};
+use crate::reconcile::stamp::Digest;
 
 /// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ impl Plan {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
-            host.is_some_and(|host| host.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
+            host.is_some_and(|host| host.comment.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
@@ -58,7 +58,7 @@ impl Plan {
         for (ApplicationWrite { place, operation, .. }, reason) in failed {
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
                 Reason::WaitsForApplication(first) => *first == place,
-                Reason::WaitsForAccessCheck(ids) => {
+                Reason::WaitsForDeletion(ids) => {
                     matches!(&operation, ApplicationOperation::Delete(id) if ids.contains(id))
                 }
                 _ => false,
@@ -134,12 +134,7 @@ pub struct HostPlan {
     pub adoptions: Vec<Adoption>,
     /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
     pub moves_to: Option<TunnelId>,
-    /// The claims of the records after all stages.
-    pub claims: Claims,
-    /// The digests without a rule, which are removed in [`Stage::Unstamp`] unless a tunnel has a rule with one of them.
-    pub removed_dangling: BTreeSet<Digest>,
-    /// The comments that the hostname's record can have.
-    pub comments: Comments,
+    pub comment: CommentPlan,
 }
 
 /// The result of planning one hostname: its writes, refusals and notes, and the work on applications.

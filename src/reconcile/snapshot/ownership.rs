@@ -72,12 +72,15 @@ impl Snapshot {
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
     /// for that rule, and ExternalDNS is not shown it.
     pub(in crate::reconcile) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        if !stamp.claims.is_released {
-            return None;
-        }
-        let visited = record.tunnel()?;
+        self.foreign_rule_behind(record).filter(|_| stamp.claims.is_released)
+    }
+
+    /// A foreign rule that visitors reach by the record: of its name, or of a name below its wildcard.
+    pub(in crate::reconcile) fn foreign_rule_behind(&self, record: &Record) -> Option<&Rule> {
+        let (visited, own) = (record.tunnel()?, self.own_digests());
         let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
-        rules.first().copied().or_else(|| self.rule_below(&record.name, &visited))
+        let foreign = rules.into_iter().find(|rule| !own.has(&visited, rule));
+        foreign.or_else(|| self.rule_below(&record.name, &visited))
     }
 
     /// All rules that are ours, with their tunnels.

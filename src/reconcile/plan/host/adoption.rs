@@ -20,7 +20,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let is_allowed = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && !accepted.is_empty() { with_records(host) } else { host };
     let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
-    take(&mut host, &reclaimed, Ownership::Reclaimed);
+    take(&mut host, &reclaimed, Ownership::Ours);
     if host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
         let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));

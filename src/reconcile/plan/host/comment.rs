@@ -1,23 +1,37 @@
-//! Builds the comment of a hostname's record: the stamp, within the zone's limit.
+//! Plans the comment of a hostname's records through one request: one stamp, which claims the new rules before they are
+//! written and the deleted rules until they are deleted.
 
 use std::collections::BTreeSet;
 
 use super::Host;
 use crate::collections::inserted;
+use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
-/// The comments that the hostname's record can have while the `accepted` endpoints are published.
-pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
-    let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
-    stamp.resource = resource(host, accepted, &stamp).map(Into::into);
-    stamp.bind_to(host.name());
-    let asking = || namespace::code_of(accepted.first()?.resource()?);
-    let namespace = host.operator().namespace_guard.then(asking).flatten();
-    let may_be_cut = host.takes_over_records();
-    Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
+const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
+     the digest stays until the record has been unchanged for a minute";
+
+/// The comment of a hostname's records through one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommentPlan {
+    /// The stamp before the request, with the object and the hostname of the new one.
+    stamp: Stamp,
+    /// The namespace that the stamp is to name.
+    namespace: Option<NamespaceCode>,
+    limit_bytes: usize,
+    /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
+    may_be_cut: bool,
+    /// The claims from Stamp until Unstamp.
+    pub(super) during: Claims,
+    /// The claims after Unstamp.
+    pub(in crate::reconcile::plan) after: Claims,
+    /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
+    pub removed_dangling: BTreeSet<Digest>,
+    /// True if dangling digests stay, because the record was changed recently.
+    pub(super) keeps_dangling: bool,
 }
 
 /// The object of all rules of the hostname, if they have a single object.
@@ -58,17 +72,16 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 
 /// The reason if the comment has no room for the claims of the `accepted` endpoints beside those of the stamp.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
-    let comments = comments(host, accepted);
-    let mut claims = claims_during(host, accepted, &[]);
-    if comments.has_room(&claims) {
+    let comment = CommentPlan::of(host, accepted, &[]);
+    if comment.has_room(&comment.during) {
         return None;
     }
-    let dangling = dangling(host, accepted);
-    claims.digests.retain(|digest| !dangling.contains(digest));
-    Some(if comments.has_room(&claims) {
+    let digests = &comment.during.digests - &dangling(host, accepted);
+    let (rules, limit_bytes) = (digests.len(), comment.limit_bytes);
+    Some(if comment.has_room(&Claims { digests, ..comment.during.clone() }) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
-        Reason::StampFull { rules: claims.digests.len(), limit_bytes: comments.limit_bytes }
+        Reason::StampFull { rules, limit_bytes }
     })
 }
 
@@ -81,18 +94,37 @@ pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     })
 }
 
-/// The comments that a hostname's record may get in one request: one stamp with different claims.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comments {
-    stamp: Stamp,
-    /// The namespace that the stamp is to name.
-    namespace: Option<NamespaceCode>,
-    limit_bytes: usize,
-    /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
-    may_be_cut: bool,
-}
+impl CommentPlan {
+    /// The comment while the `accepted` endpoints are published. `after` still has the digests of rules that are deleted.
+    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Self {
+        let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
+        stamp.resource = resource(host, accepted, &stamp).map(Into::into);
+        stamp.bind_to(host.name());
+        let asking = || namespace::code_of(accepted.first()?.resource()?);
+        let dangling = dangling(host, accepted);
+        // Another instance may be about to write the rule of such a digest.
+        let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
+        let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
+        let during = claims_during(host, accepted, withdrawn);
+        let mut after = during.clone();
+        after.digests.retain(|digest| !removed_dangling.contains(digest));
+        Self {
+            stamp,
+            namespace: host.operator().namespace_guard.then(asking).flatten(),
+            limit_bytes: host.zone.comment_max_bytes(),
+            may_be_cut: host.takes_over_records(),
+            during,
+            after,
+            removed_dangling,
+            keeps_dangling,
+        }
+    }
 
-impl Comments {
+    /// The reason why a later request has to remove digests.
+    pub(super) fn unfinished(&self) -> Option<Reason> {
+        self.keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()))
+    }
+
     /// The comment with these claims, and with the namespace if there is room; `None` if the claims do not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
         self.naming(self.namespace.as_ref(), claims).or_else(|| self.naming(None, claims))
@@ -101,6 +133,11 @@ impl Comments {
     /// True if the stamp has the digest before anything is written.
     pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
         self.stamp.claims.digests.contains(digest)
+    }
+
+    /// The claims of Stamp without these digests.
+    pub(crate) fn without(&self, digests: &BTreeSet<Digest>) -> Claims {
+        Claims { digests: &self.during.digests - digests, ..self.during.clone() }
     }
 
     /// True if the comment has room for these claims and the namespace.

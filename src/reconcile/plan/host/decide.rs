@@ -70,10 +70,11 @@ pub(super) fn decide<'a, 'w>(
     let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason));
-    let refusals = refused.chain(withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
+    let refusals =
+        refused.chain(refusals_of_withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
-    let withdrawn = withdrawable(withdrawals, &wanted);
+    let withdrawn = withdrawn_now(withdrawals, &wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
     let accepted = wanted.into_iter().filter_map(|one| one.publication.ok()).collect();
     Decision { host, accepted, withdrawn, withdraws_hostname, outcome }
@@ -89,7 +90,7 @@ fn refuse_until_stable<'a>(
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let refused = refused_now(&host, &withdrawable(withdrawals, wanted), wanted);
+        let refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
         if refused.is_empty() {
             return host;
         }
@@ -134,7 +135,7 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
 }
 
 /// The refusals of deletions that wait for a refused endpoint.
-fn withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
+fn refusals_of_withheld(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Refusal> {
     let Some(refused) = wanted.iter().find(|one| one.reason().is_some()) else { return Vec::new() };
     let reason = Reason::Withheld { by: refused.resource.clone() };
     let present = withdrawals.iter().filter(|(path, _)| has_published(host, path));
@@ -153,10 +154,10 @@ fn has_published(host: &Host<'_>, set_identifier: &str) -> bool {
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
-/// The withdrawn paths; none while an endpoint is refused. The object of the refused endpoint does not matter:
+/// All withdrawn paths, or none while an endpoint is refused. The object of the refused endpoint does not matter:
 /// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object, and ExternalDNS
 /// merges objects of different namespaces into one endpoint.
-fn withdrawable<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Option<&'w str>> {
+fn withdrawn_now<'w>(withdrawals: &'w Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<Option<&'w str>> {
     if wanted.iter().any(|one| one.reason().is_some()) {
         return Vec::new();
     }

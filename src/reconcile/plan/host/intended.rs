@@ -41,9 +41,9 @@ impl<'h> Intended<'h> {
 fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
     let visited = host.visited_tunnel()?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
-    let is_whole = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
+    let takes_all_paths = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
     let of_wildcard = || wildcard_left_behind(host, wanted, accepted).filter(|_| !keeps_whole);
-    let rule = foreign_rule_left_behind(host, &visited, is_whole).or_else(of_wildcard)?;
+    let rule = foreign_rule_left_behind(host, &visited, takes_all_paths).or_else(of_wildcard)?;
     Some((visited, rule))
 }
 
@@ -64,16 +64,16 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
 }
 
 /// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
-/// unless the whole hostname is asked for. If the record pointed to another tunnel, the rule would lose its requests.
-pub(super) fn foreign_rule_left_behind<'a>(
+/// unless an endpoint takes all paths. If the record pointed to another tunnel, the rule would lose its requests.
+fn foreign_rule_left_behind<'a>(
     host: &Host<'a>,
     visited: &TunnelId,
-    is_whole: bool,
+    takes_all_paths: bool,
 ) -> Option<&'a Rule> {
     let snapshot = host.snapshot();
     let wider = || {
         let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
-        let tunnel = snapshot.tunnels.get(visited).filter(|_| !is_whole)?;
+        let tunnel = snapshot.tunnels.get(visited).filter(|_| !takes_all_paths)?;
         // A rule of the hostname that is ours may be deleted.
         let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
         let rules = rules_taking_until(host.name(), None, tunnel, &is_last).into_iter();

@@ -2,36 +2,32 @@
 //! tunnel that has them.
 
 use super::adoption;
-use super::comment::Comments;
+use super::comment::CommentPlan;
 use super::writes::{Change, Repoint};
 use crate::model::{NewRecord, Record, RecordPatch};
 use crate::reconcile::plan::planned::{RecordOperation, Stage};
-use crate::reconcile::stamp::{Claims, Stamp};
+use crate::reconcile::stamp::Stamp;
 
 impl Change<'_, '_> {
-    /// The operations of Stamp and of Unstamp: the comment claims `before` until the rules are written, and `after`
-    /// from then on, and the record is pointed to its target.
+    /// The operations of Stamp and of Unstamp, which write the comment and point the record to its target.
     pub(super) fn record_operations(
         &self,
-        comments: &Comments,
-        before: &Claims,
-        after: &Claims,
+        comment: &CommentPlan,
     ) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
-        let comment = |claims: &Claims| comments.with(claims);
+        let (during, after) = (comment.with(&comment.during), comment.with(&comment.after));
         match host.claimed_records().find(|record| record.is_cname()) {
             Some(record) => {
-                let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
+                let stamped = during.filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
-                let unstamped =
-                    comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
+                let unstamped = after.filter(|text| self.meaning(&text_before) != self.meaning(text));
                 stamp.extend(self.patch(record, Stage::Stamp, stamped));
                 unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
             }
-            None => stamp.extend(self.without_cname(comment(before))),
+            None => stamp.extend(self.without_cname(during)),
         }
         (stamp, unstamp)
     }

@@ -1,22 +1,14 @@
 //! Turns the decision on one hostname into writes: records, then rules, then records.
 
-use std::collections::BTreeSet;
-
 use super::adoption;
-use super::comment;
+use super::comment::{self, CommentPlan};
 use super::decide::Decision;
-use super::intended::foreign_rule_left_behind;
 use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
-use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
-use crate::reconcile::stamp::{Claims, Digest};
-
-const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
-     the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
@@ -149,28 +141,20 @@ pub(super) fn planned_writes(
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
     let accepted: Vec<&Gated> = decision.accepted.iter().collect();
-    let claims_during = comment::claims_during(host, &accepted, withdrawn);
-    let dangling = comment::dangling(host, &accepted);
+    let mut comment = CommentPlan::of(host, &accepted, withdrawn);
     let change = Change::of(decision, &accepted);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
-    // Another instance may be about to write the rule of such a digest.
-    let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
-    let removed = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let fate = RecordFate::of(decision, &accepted, keeps_dangling);
-    let is_released = claims_during.is_released || fate == RecordFate::Released;
-    let mut claims_after = Claims { is_released, ..claims_during.clone() };
-    let is_deleted = |digest: &Digest| change.deleted.iter().any(|rule| rule.digest == *digest);
-    claims_after.digests.retain(|digest| !removed.contains(digest) && !is_deleted(digest));
-    let comments = comment::comments(host, &accepted);
+    let fate = RecordFate::of(decision, &accepted, comment.keeps_dangling);
+    comment.after.is_released |= fate == RecordFate::Released;
+    comment.after.digests.retain(|digest| !change.deleted.iter().any(|rule| rule.digest == *digest));
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
-        change.record_operations(&comments, &claims_during, &claims_after)
+        change.record_operations(&comment)
     };
-    let digest_stays = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
-    let unfinished = change.unfinished_move().into_iter().chain(digest_stays).collect();
+    let unfinished = change.unfinished_move().into_iter().chain(comment.unfinished()).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
@@ -179,18 +163,22 @@ pub(super) fn planned_writes(
         unstamp_operations,
         adoptions: adoption::adoptions(host, &accepted),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        claims: claims_after,
-        removed_dangling: removed,
-        comments,
+        comment,
         resource,
     };
     Ok((plan, unfinished))
 }
 
-/// The deletion of a new record that hides a wildcard's record and whose rules cannot be written, by this instance or
-/// another one.
+/// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
+/// wildcard's record with another target.
 pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
-    hides_wildcard(host).then(|| HostPlan {
+    if !hides_wildcard(host) {
+        return None;
+    }
+    let mut comment = CommentPlan::of(host, &[], &[]);
+    // All digests go with the record, also those of a recent change.
+    comment.removed_dangling = comment::dangling(host, &[]);
+    Some(HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
         stamp_operations: Vec::new(),
@@ -198,9 +186,7 @@ pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Op
         unstamp_operations: deletions(host),
         adoptions: Vec::new(),
         moves_to: None,
-        claims: Claims::default(),
-        removed_dangling: comment::dangling(host, &[]),
-        comments: comment::comments(host, &[]),
+        comment,
         resource,
     })
 }
@@ -263,8 +249,8 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 /// True if visitors reach a foreign rule by our record, so that the record stays when its rules are deleted. A record
 /// that was asked for without a rule is deleted.
 fn serves_foreign_rule(host: &Host<'_>) -> bool {
-    let visited = host.record_tunnel().filter(|_| !host.claims_record_only());
-    visited.is_some_and(|visited| foreign_rule_left_behind(host, &visited, true).is_some())
+    let record = host.claimed_records().next().filter(|_| !host.claims_record_only());
+    record.is_some_and(|record| host.snapshot().foreign_rule_behind(record).is_some())
 }
 
 /// True if the record is new and has none of the rules that its comment names, and if it hides a wildcard's record with
