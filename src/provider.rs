@@ -18,9 +18,11 @@ mod status;
 mod watch;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
+use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::{Changes, Endpoint};
@@ -113,28 +115,49 @@ impl Provider {
         self.reader.settings.dry_run
     }
 
-    /// Reads a snapshot of the present state, always with Access if `with_access`.
-    fn read(
-        &self,
-        Resolved { account, settings }: &Resolved,
-        with_access: bool,
-        deadline: Deadline,
-    ) -> Result<Arc<Snapshot>, ReadError> {
-        let generation = lock(&self.last_snapshot).begin_reading();
-        let read = self.reader.snapshot(account, settings, with_access, deadline);
-        lock(&self.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
-        let snapshot = Arc::new(read?);
-        self.count_content(&snapshot);
-        lock(&self.last_snapshot).end_reading(&snapshot, generation);
-        Ok(snapshot)
-    }
-
     /// Runs writes. Snapshots that were read before or during the writes are outdated.
     fn outdating<T>(&self, write: impl FnOnce() -> T) -> T {
         lock(&self.last_snapshot).outdate();
         let result = write();
         lock(&self.last_snapshot).outdate();
         result
+    }
+}
+
+/// Work at Cloudflare: for these tunnels, until the deadline.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    provider: &'a Provider,
+    resolved: &'a Resolved,
+    deadline: Deadline,
+}
+
+impl Work<'_> {
+    fn time_left(self) -> Duration {
+        self.deadline.remaining(self.provider.clock())
+    }
+
+    /// True if there is time for another write.
+    fn has_time(self) -> bool {
+        self.time_left() >= limits::WRITE_TIME_MIN
+    }
+
+    /// The same work with at most `limit` of the time that is left.
+    fn within(self, limit: Duration) -> Self {
+        let deadline = Deadline::after(self.provider.clock(), limit.min(self.time_left()));
+        Self { deadline, ..self }
+    }
+
+    /// Reads a snapshot of the present state, always with Access if `with_access`.
+    fn read(self, with_access: bool) -> Result<Arc<Snapshot>, ReadError> {
+        let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
+        let generation = lock(&provider.last_snapshot).begin_reading();
+        let read = provider.reader.snapshot(account, settings, with_access, deadline);
+        lock(&provider.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
+        let snapshot = Arc::new(read?);
+        provider.count_content(&snapshot);
+        lock(&provider.last_snapshot).end_reading(&snapshot, generation);
+        Ok(snapshot)
     }
 }
 
@@ -145,7 +168,8 @@ impl Handler for Provider {
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.read(&resolved, false, deadline).map_err(failure::unread)?;
+        let work = Work { provider: self, resolved: &resolved, deadline };
+        let snapshot = work.read(false).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.metrics.update();
@@ -173,9 +197,9 @@ impl Handler for Provider {
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
+        let work = Work { provider: self, resolved: &resolved, deadline };
         lock(&self.last_loop).request.begin();
-        let outcome = needed_changes(changes, &resolved.settings)
-            .and_then(|changes| self.apply(&changes, &resolved, deadline));
+        let outcome = needed_changes(changes, &resolved.settings).and_then(|changes| work.apply(&changes));
         if let Err(failure) = &outcome {
             let last = &mut lock(&self.last_loop).request;
             if !last.is_reported {

@@ -7,14 +7,14 @@ use std::time::Instant;
 use log::Level;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{Client, Connector};
+use crate::cloudflare::Connector;
 use crate::limits;
 use crate::logging;
-use crate::model::{AccountId, LogLine, TunnelId};
+use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Values};
-use crate::provider::Provider;
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
+use crate::provider::{Provider, Work};
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -105,28 +105,28 @@ impl ConnectorWatch {
     }
 }
 
-/// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports
-/// no version is ignored. The error is the reason why no hostname moves to the tunnel.
-pub(super) fn check_applied(
-    client: &Client,
-    account: &AccountId,
-    tunnel: &TunnelId,
-    version: i64,
-    deadline: Deadline,
-) -> Result<(), String> {
-    let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
-        format!("the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}")
-    })?;
-    if connectors.is_empty() {
-        return Err(format!(
-            "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
-        ));
-    }
-    match Connector::slowest(&connectors) {
-        Some((applied, connector)) if applied < version => Err(format!(
-            "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so no hostname moves \
-             to the tunnel yet: see the log of that cloudflared"
-        )),
-        _ => Ok(()),
+impl Work<'_> {
+    /// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports
+    /// no version is ignored. The error is the reason why no hostname moves to the tunnel.
+    pub(super) fn check_applied(self, tunnel: &TunnelId, version: i64) -> Result<(), String> {
+        let client = self.provider.client();
+        let connectors =
+            client.connectors(&self.resolved.account, tunnel, self.deadline).map_err(|error| {
+                format!(
+                    "the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}"
+                )
+            })?;
+        if connectors.is_empty() {
+            return Err(format!(
+                "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
+            ));
+        }
+        match Connector::slowest(&connectors) {
+            Some((applied, connector)) if applied < version => Err(format!(
+                "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so no hostname \
+                 moves to the tunnel yet: see the log of that cloudflared"
+            )),
+            _ => Ok(()),
+        }
     }
 }

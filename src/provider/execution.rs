@@ -13,20 +13,16 @@ pub(super) mod ledger;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use log::Level;
 
 use self::halving::Halving;
 use self::ledger::{Ledger, RunResult};
-use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
-use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
-use crate::provider::Provider;
+use crate::provider::Work;
 use crate::provider::memory::WriteMemory;
-use crate::provider::resolution::Resolved;
 use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -40,10 +36,8 @@ const CAUSE_NOT_FOUND: &str = "Cloudflare refused a group of hostnames without n
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
-    provider: &'a Provider,
+    work: Work<'a>,
     memory: &'a mut WriteMemory,
-    resolved: &'a Resolved,
-    deadline: Deadline,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
@@ -66,20 +60,16 @@ enum Stop {
 /// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames, because
 /// a zone that does not answer can use up a request's time.
 pub(super) fn run<'a>(
-    provider: &'a Provider,
+    work: Work<'a>,
     memory: &'a mut WriteMemory,
-    resolved: &'a Resolved,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
-    deadline: Deadline,
 ) -> RunResult {
     let is_failing = |host: &&HostPlan| memory.is_failing(host.zone.as_str());
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
-        provider,
+        work,
         memory,
-        resolved,
-        deadline,
         plan,
         snapshot,
         ledger: Ledger::new(plan, snapshot),
@@ -138,7 +128,7 @@ impl<'a> Execution<'a> {
         let size = self.memory.targets.get(target.id()).map(|known| known.group_size).unwrap_or_default();
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
-        let mut halving = Halving::new(pieces, size, self.time_left(), is_suspect);
+        let mut halving = Halving::new(pieces, size, self.work.time_left(), is_suspect);
         match self.write_groups(target, &mut halving) {
             Ok(()) if self.undecided.contains(&target) => {}
             Ok(()) => _ = self.memory.targets.remove(target.id()),
@@ -163,7 +153,7 @@ impl<'a> Execution<'a> {
             match self.send(target, &sent)? {
                 None => halving.note_written(),
                 Some(answer) => {
-                    if let Some(piece) = halving.divide(self.time_left()) {
+                    if let Some(piece) = halving.divide(self.work.time_left()) {
                         let mut refused = vec![piece];
                         if answer.is_record_quota() {
                             // The zone takes no other record either.
@@ -174,8 +164,8 @@ impl<'a> Execution<'a> {
                 }
             }
             self.memory.target(target.id()).group_size = halving.group_size;
-            let calls_left = self.provider.client().calls_left();
-            if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
+            let calls_left = self.work.provider.client().calls_left();
+            if halving.is_used_up(self.search_writes, calls_left, self.work.time_left()) {
                 return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
             }
         }
@@ -184,7 +174,7 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Reason::Failed(text) = reason
-            && self.memory.target(target.id()).note_failed(reason, self.provider.clock().now())
+            && self.memory.target(target.id()).note_failed(reason, self.work.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -229,7 +219,7 @@ impl<'a> Execution<'a> {
     /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next
     /// request.
     fn refuse_pieces(&mut self, pieces: &[Piece<'a>], answer: &ErrorResponse) {
-        let now = self.provider.clock().now();
+        let now = self.work.provider.clock().now();
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
         let meanwhile =
@@ -275,11 +265,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn time_left(&self) -> Duration {
-        self.deadline.remaining(self.provider.clock())
-    }
-
     fn check_time(&self) -> Result<(), Stop> {
-        if self.time_left() < limits::WRITE_TIME_MIN { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
+        if self.work.has_time() { Ok(()) } else { Err(Stop::Run(Error::OutOfTime)) }
     }
 }

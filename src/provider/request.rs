@@ -4,22 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 
-use crate::clock::Deadline;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
-use crate::provider::Provider;
-use crate::provider::access::writer::{ApplicationWriter, NotWritten};
-use crate::provider::connectors::check_applied;
+use crate::provider::Work;
+use crate::provider::access::writer::NotWritten;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::memory::{TargetMemories, WriteMemory};
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::application_text;
-use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
 use crate::reconcile::plan_inputs::PlanInputs;
@@ -34,35 +31,27 @@ const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
-    provider: &'a Provider,
+    work: Work<'a>,
     memory: MutexGuard<'a, WriteMemory>,
-    resolved: &'a Resolved,
     changes: &'a Changes,
-    deadline: Deadline,
     /// True if a plan of this request had to delete rules of a hostname with an application of ours, or digests of such
     /// rules. The writes may have failed.
     may_leave_applications: bool,
 }
 
-impl Provider {
+impl Work<'_> {
     /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
-    pub(super) fn apply(
-        &self,
-        changes: &Changes,
-        resolved: &Resolved,
-        deadline: Deadline,
-    ) -> Result<(), Failure> {
-        let memory = lock(&self.write_memory);
-        let may_leave_applications = false;
-        let mut request =
-            ApplyRequest { provider: self, memory, resolved, changes, deadline, may_leave_applications };
-        self.client().set_writing(true);
+    pub(super) fn apply(self, changes: &Changes) -> Result<(), Failure> {
+        let provider = self.provider;
+        let memory = lock(&provider.write_memory);
+        let mut request = ApplyRequest { work: self, memory, changes, may_leave_applications: false };
+        provider.client().set_writing(true);
         let outcome = request.carry_out();
         request.delete_replaced_applications();
         if outcome.is_err() {
             // A rule that this request could not write may need the applications, so no check counts any more. The
             // watch waits for the lock before it deletes an application.
-            lock(&self.unneeded_places).forget_checks();
+            lock(&provider.unneeded_places).forget_checks();
         }
         outcome
     }
@@ -72,7 +61,7 @@ impl Drop for ApplyRequest<'_> {
     /// Ends the request at the client, even after a panic. While this request has the lock, no other request that writes
     /// has begun.
     fn drop(&mut self) {
-        self.provider.client().set_writing(false);
+        self.work.provider.client().set_writing(false);
     }
 }
 
@@ -83,7 +72,7 @@ impl ApplyRequest<'_> {
         let mut done: Option<(Plan, RunResult)> = None;
         loop {
             attempts += 1;
-            let read = self.provider.read(self.resolved, self.asks_for_access(), self.deadline);
+            let read = self.work.read(self.asks_for_access());
             let snapshot = match (read, done.take()) {
                 (Ok(snapshot), _) => snapshot,
                 (Err(_), Some((plan, result))) => return self.finish(&plan, &result),
@@ -94,13 +83,13 @@ impl ApplyRequest<'_> {
             let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let begins_anew = attempts < APPLY_ATTEMPTS_MAX
-                && self.has_time()
-                && (is_lost || self.probe(&plan, unwritable) && self.has_time());
+                && self.work.has_time()
+                && (is_lost || self.probe(&plan, unwritable) && self.work.has_time());
             if !begins_anew {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
-            self.provider.log_notes(&plan, &result);
+            self.work.provider.log_notes(&plan, &result);
             done = (!is_lost).then_some((plan, result));
         }
     }
@@ -108,26 +97,20 @@ impl ApplyRequest<'_> {
     /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
     /// applications that were not written.
     fn write(&mut self, plan: &mut Plan, snapshot: &Snapshot) -> RunResult {
-        if plan.is_empty() || self.provider.is_dry_run() {
+        if plan.is_empty() || self.work.provider.is_dry_run() {
             return RunResult::default();
         }
         self.may_leave_applications |= deletes_protected_rules(plan, snapshot);
         self.write_applications(plan);
-        let Self { provider, memory, resolved, deadline, .. } = self;
-        let result =
-            provider.outdating(|| execution::run(provider, memory, resolved, plan, snapshot, *deadline));
+        let Self { work, memory, .. } = self;
+        let result = work.provider.outdating(|| execution::run(*work, memory, plan, snapshot));
         self.note_run(plan, &result, snapshot);
         result
     }
 
-    /// True if there is time for another write.
-    fn has_time(&self) -> bool {
-        self.deadline.remaining(self.provider.clock()) >= limits::WRITE_TIME_MIN
-    }
-
     /// Notes the result of a run for the next requests.
     fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
-        let now = self.provider.clock().now();
+        let now = self.work.provider.clock().now();
         let WriteMemory { write_history, turn, .. } = &mut *self.memory;
         if result.is_half_written {
             turn.note_half_written();
@@ -146,7 +129,7 @@ impl ApplyRequest<'_> {
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
-        self.provider.report(self.changes, plan, result);
+        self.work.provider.report(self.changes, plan, result);
         self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
@@ -164,9 +147,9 @@ impl ApplyRequest<'_> {
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request was to
     /// delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.may_leave_applications && self.has_time() {
-            let Ok(snapshot) = self.provider.read(self.resolved, true, self.deadline) else { return };
-            self.provider.delete_selected(self.resolved, &snapshot, &|one| one.is_replaced, self.deadline);
+        if self.may_leave_applications && self.work.has_time() {
+            let Ok(snapshot) = self.work.read(true) else { return };
+            self.work.delete_selected(&snapshot, &|one| one.is_replaced);
         }
     }
 
@@ -174,7 +157,7 @@ impl ApplyRequest<'_> {
     /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
     /// place in the turn.
     fn plan_after_looks(&self, snapshot: &Snapshot, unwritable: &BTreeMap<TunnelId, Reason>) -> Plan {
-        let Self { provider, resolved, .. } = self;
+        let provider = self.work.provider;
         let mut inputs = PlanInputs {
             paused: self.memory.write_history.paused_contents(provider.clock().now()),
             unwritable: unwritable.clone(),
@@ -189,11 +172,11 @@ impl ApplyRequest<'_> {
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // Slow answers leave time for the rest of the request.
-            let left = self.deadline.remaining(provider.clock()).saturating_sub(limits::WRITE_TIME_MIN);
-            let deadline = Deadline::after(provider.clock(), limits::MOVE_LOOK_TIMEOUT.min(left));
+            let left = self.work.time_left().saturating_sub(limits::WRITE_TIME_MIN);
+            let work = self.work.within(limits::MOVE_LOOK_TIMEOUT.min(left));
             let looks = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
-                check_applied(provider.client(), &resolved.account, tunnel, version, deadline).err()
+                work.check_applied(tunnel, version).err()
             });
             let unready = tunnels.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -215,17 +198,17 @@ impl ApplyRequest<'_> {
     /// in half of the time, because a tunnel that does not answer can use up a request's time. True if a tunnel can be
     /// written again.
     fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
-        let Self { provider, memory, resolved, deadline, .. } = self;
-        let clock = provider.clock();
+        let Self { work, memory, .. } = self;
+        let provider = work.provider;
         let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
         let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
         let is_due = |tunnel: &TunnelId| {
-            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(clock.now()))
+            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(provider.clock().now()))
         };
         let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
-        let deadline = Deadline::after(clock, deadline.remaining(clock) / 2);
+        let work = work.within(work.time_left() / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
-            provider.outdating(|| provider.probe(resolved, tunnel, deadline))
+            provider.outdating(|| work.probe(tunnel))
         });
         let is_any_writable = probes.iter().any(|probe| matches!(probe, Ok(None)));
         for (tunnel, probe) in tunnels.iter().zip(probes) {
@@ -242,12 +225,9 @@ impl ApplyRequest<'_> {
         if plan.application_writes.is_empty() {
             return;
         }
-        let &mut Self { provider, resolved, mut deadline, .. } = self;
-        if !plan.hosts.is_empty() {
-            let half = deadline.remaining(provider.clock()) / 2;
-            deadline = Deadline::after(provider.clock(), half);
-        }
-        let results = ApplicationWriter { provider, resolved, deadline }.carry_out(&plan.application_writes);
+        let half = self.work.within(self.work.time_left() / 2);
+        let work = if plan.hosts.is_empty() { self.work } else { half };
+        let results = work.write_applications(&plan.application_writes);
         let mut failed = Vec::new();
         for (write, result) in plan.application_writes.iter().zip(results) {
             let reason = self.note_result(write, result);
@@ -258,7 +238,7 @@ impl ApplyRequest<'_> {
 
     /// Notes the result of a write of an application, and returns the reason why the application was not written.
     fn note_result(&mut self, write: &ApplicationWrite, result: Result<(), NotWritten>) -> Option<Reason> {
-        let (now, history) = (self.provider.clock().now(), &mut self.memory.write_history);
+        let (now, history) = (self.work.provider.clock().now(), &mut self.memory.write_history);
         let content = write.content_fingerprint();
         match result {
             Ok(()) => {

@@ -8,10 +8,10 @@ use crate::clock::Deadline;
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::provider::Provider;
-use crate::provider::access::writer::{ApplicationWriter, NotWritten};
+use crate::provider::access::writer::NotWritten;
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
+use crate::provider::{Provider, Work};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
@@ -34,7 +34,9 @@ impl Provider {
         if !lock(&self.unneeded_places).has_confirmed(self.clock().now()) {
             return;
         }
-        let read = self.read(resolved, true, Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT));
+        let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
+        let work = Work { provider: self, resolved, deadline };
+        let read = work.read(true);
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);
         // After a failed reading, the places need one more check too.
@@ -46,32 +48,7 @@ impl Provider {
         let Some(snapshot) = lock(&self.last_snapshot).unless_outdated() else { return };
         let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
-        self.delete_selected(resolved, &snapshot, &is_confirmed, deadline);
-    }
-
-    /// Deletes the unneeded applications that `is_selected` selects.
-    pub(in crate::provider) fn delete_selected(
-        &self,
-        resolved: &Resolved,
-        snapshot: &Snapshot,
-        is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
-        deadline: Deadline,
-    ) {
-        let mut unneeded = self.unneeded_applications(snapshot);
-        unneeded.retain(is_selected);
-        if unneeded.is_empty() {
-            return;
-        }
-        let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
-        let results = ApplicationWriter { provider: self, resolved, deadline }.carry_out(&deletions);
-        for (write, result) in deletions.into_iter().zip(results) {
-            let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
-            let text = format!("an unneeded Access application stays for now: {reason}");
-            let line = describe_application(&write).text(text);
-            if lock(&self.unneeded_places).pause(write.place, reason, self.clock().now()) {
-                logging::log(Level::Warn, module_path!(), &line);
-            }
-        }
+        Work { deadline, ..work }.delete_selected(&snapshot, &is_confirmed);
     }
 
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an
@@ -87,5 +64,31 @@ impl Provider {
             !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *name)
         });
         unneeded
+    }
+}
+
+impl Work<'_> {
+    /// Deletes the unneeded applications that `is_selected` selects.
+    pub(in crate::provider) fn delete_selected(
+        self,
+        snapshot: &Snapshot,
+        is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
+    ) {
+        let provider = self.provider;
+        let mut unneeded = provider.unneeded_applications(snapshot);
+        unneeded.retain(is_selected);
+        if unneeded.is_empty() {
+            return;
+        }
+        let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
+        let results = self.write_applications(&deletions);
+        for (write, result) in deletions.into_iter().zip(results) {
+            let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
+            let text = format!("an unneeded Access application stays for now: {reason}");
+            let line = describe_application(&write).text(text);
+            if lock(&provider.unneeded_places).pause(write.place, reason, provider.clock().now()) {
+                logging::log(Level::Warn, module_path!(), &line);
+            }
+        }
     }
 }

@@ -2,25 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::observe::metrics::Family;
-use crate::provider::Provider;
+use crate::provider::Work;
 use crate::provider::memory::ApplicationWriteOutcome;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
-use crate::provider::resolution::Resolved;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place;
 use crate::reconcile::reason::Reason;
-
-pub(in crate::provider) struct ApplicationWriter<'a> {
-    pub(in crate::provider) provider: &'a Provider,
-    pub(in crate::provider) resolved: &'a Resolved,
-    /// The deadline for all applications together.
-    pub(in crate::provider) deadline: Deadline,
-}
 
 /// The reason why an application was not written.
 pub(in crate::provider) enum NotWritten {
@@ -32,11 +23,14 @@ pub(in crate::provider) enum NotWritten {
     Failed(Reason),
 }
 
-impl ApplicationWriter<'_> {
-    /// Does the work while time and calls are left, and returns the result of each write.
-    pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), NotWritten>> {
+impl Work<'_> {
+    /// Writes applications while time and calls are left, and returns the result of each write.
+    pub(in crate::provider) fn write_applications(
+        self,
+        writes: &[ApplicationWrite],
+    ) -> Vec<Result<(), NotWritten>> {
         let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
-        let tag = if needs_tag { self.ensure_tag() } else { Ok(()) };
+        let tag = if needs_tag { self.ensure_application_tag() } else { Ok(()) };
         let tag = tag.map_err(|error| match &error {
             // Another instance may have created the tag, and lists may not show the tag yet.
             Error::Rejected(_) => {
@@ -44,24 +38,23 @@ impl ApplicationWriter<'_> {
             }
             error => reason_of(error),
         });
-        let clock = self.provider.clock();
-        let step = limits::WRITE_TIME_MIN.min(self.deadline.remaining(clock) / 4);
+        let step = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
-        let do_one = |write: &ApplicationWrite| match &tag {
+        let write_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
-            _ if self.deadline.remaining(clock) < step => Err(NotWritten::NotTried),
-            _ => self.do_one(write),
+            _ if self.time_left() < step => Err(NotWritten::NotTried),
+            _ => self.write_application(write),
         };
         let parallel_writes = self.provider.reader.settings.parallel_calls;
-        let results = self.provider.outdating(|| in_parallel(parallel_writes, now, do_one));
+        let results = self.provider.outdating(|| in_parallel(parallel_writes, now, write_one));
         results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
     }
 
-    fn do_one(&self, write: &ApplicationWrite) -> Result<(), NotWritten> {
+    fn write_application(self, write: &ApplicationWrite) -> Result<(), NotWritten> {
         let note = |outcome| {
             self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
         };
-        match self.write(write) {
+        match self.send_application(write) {
             Ok(outcome) => {
                 let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
                 note(outcome);
@@ -94,7 +87,7 @@ impl ApplicationWriter<'_> {
         }
     }
 
-    fn write(&self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
+    fn send_application(self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
         let (client, account) = (self.provider.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
         match &write.operation {
@@ -128,7 +121,7 @@ impl ApplicationWriter<'_> {
     }
 
     /// Creates the tag of our applications, unless the tag exists.
-    fn ensure_tag(&self) -> Result<(), Error> {
+    fn ensure_application_tag(self) -> Result<(), Error> {
         let (client, account) = (self.provider.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.operator.owner);
         let tags = client.access_tags(account, self.deadline)?;

@@ -3,12 +3,11 @@
 use log::warn;
 
 use super::{Execution, Stop, write_failed};
-use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
-use crate::provider::Provider;
+use crate::provider::Work;
 use crate::provider::report::describe_edit;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::ReadConfiguration;
@@ -29,14 +28,13 @@ impl<'a> Execution<'a> {
             return Ok(None);
         }
         self.check_time()?;
-        let document = &edited.document;
-        match self.provider.put_document(self.resolved, tunnel, document, version_before, self.deadline) {
+        match self.work.put_document(tunnel, &edited.document, version_before) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname(), tunnel, edit);
-                    self.provider.log_change(edit.label_value(), &line);
+                    self.work.provider.log_change(edit.label_value(), &line);
                 }
                 Ok(None)
             }
@@ -104,7 +102,7 @@ impl<'a> Execution<'a> {
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
     /// rules. Only a lack of time or calls ends the run; other failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        match self.provider.read_document(self.resolved, tunnel, self.deadline) {
+        match self.work.read_document(tunnel) {
             Ok((document, version)) => {
                 self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                 Ok((document, version))
@@ -115,24 +113,19 @@ impl<'a> Execution<'a> {
     }
 }
 
-impl Provider {
+impl Work<'_> {
     /// Writes the document of a tunnel back unchanged. Returns the reason if that failed, or no reason if the tunnel has no
     /// rules or accepted the document.
     ///
     /// # Errors
     /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-    pub(in crate::provider) fn probe(
-        &self,
-        resolved: &Resolved,
-        tunnel: &TunnelId,
-        deadline: Deadline,
-    ) -> Result<Option<Reason>, Error> {
-        let (document, version) = self.read_document(resolved, tunnel, deadline)?;
+    pub(in crate::provider) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Error> {
+        let (document, version) = self.read_document(tunnel)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {
             return Ok(None);
         }
-        match self.put_document(resolved, tunnel, &document, version, deadline) {
+        match self.put_document(tunnel, &document, version) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(None),
             Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(error),
@@ -141,13 +134,9 @@ impl Provider {
     }
 
     /// Reads a tunnel's document with its version, and once more after an old answer.
-    fn read_document(
-        &self,
-        resolved: &Resolved,
-        tunnel: &TunnelId,
-        deadline: Deadline,
-    ) -> Result<(Document, i64), Error> {
-        let read = || self.reader.configuration(&resolved.account, tunnel, deadline);
+    fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Error> {
+        let (reader, account) = (&self.provider.reader, &self.resolved.account);
+        let read = || reader.configuration(account, tunnel, self.deadline);
         let mut last = read()?;
         if last.old.is_some() {
             last = read()?;
@@ -160,18 +149,12 @@ impl Provider {
     }
 
     /// Writes a document in place of the version that was read.
-    fn put_document(
-        &self,
-        resolved: &Resolved,
-        tunnel: &TunnelId,
-        document: &Document,
-        version_before: i64,
-        deadline: Deadline,
-    ) -> Result<(), Error> {
-        let written =
-            self.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
-        let name = resolved.settings.name_of(tunnel);
-        self.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+    fn put_document(self, tunnel: &TunnelId, document: &Document, version_before: i64) -> Result<(), Error> {
+        let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
+        let client = provider.client();
+        let written = client.put_configuration(account, tunnel, &document.to_raw(), deadline)?;
+        let name = settings.name_of(tunnel);
+        provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 tunnel:%;
@@ -179,9 +162,9 @@ impl Provider {
                  (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
                 written.version
             );
-            self.metrics.update().add(Family::LostUpdates, &[], 1);
+            provider.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        self.reader.newest().note_configuration(tunnel, &written, self.clock().now());
+        provider.reader.newest().note_configuration(tunnel, &written, provider.clock().now());
         Ok(())
     }
 }

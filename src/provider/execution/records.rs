@@ -66,12 +66,12 @@ impl<'a> Execution<'a> {
                 RecordOperation::Post(record) => batch.posts.push(record.clone()),
             }
         }
-        let records = self.provider.client().batch(zone, &batch, self.deadline)?;
-        let now = self.provider.clock().now();
-        self.provider.reader.newest().note_batch(&batch.deletes, &records, now);
+        let records = self.work.provider.client().batch(zone, &batch, self.work.deadline)?;
+        let now = self.work.provider.clock().now();
+        self.work.provider.reader.newest().note_batch(&batch.deletes, &records, now);
         for (hostname, operation) in operations {
             let line = describe_operation(hostname, operation);
-            self.provider.log_change(operation.label_value(), &line);
+            self.work.provider.log_change(operation.label_value(), &line);
         }
         Ok(records)
     }
@@ -83,7 +83,7 @@ impl<'a> Execution<'a> {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
-                self.provider.metrics.update().add(Family::Adoptions, &[], 1);
+                self.work.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
