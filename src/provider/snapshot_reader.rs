@@ -38,14 +38,19 @@ impl fmt::Display for ReadError {
     }
 }
 
+/// An answer of Cloudflare to a read.
+pub(super) struct Answer<T> {
+    pub(super) content: T,
+    /// The evidence that the answer is old, if it is.
+    pub(super) old: Option<String>,
+}
+
 /// A tunnel's configuration as it was read.
 pub(super) struct ReadConfiguration {
     pub(super) document: Document,
     pub(super) version: i64,
     /// A file beside `cloudflared` configures the tunnel; `None` if the answer does not say.
     is_locally_managed: Option<bool>,
-    /// The evidence that the answer is old, if it is.
-    pub(super) old: Option<String>,
 }
 
 /// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
@@ -107,15 +112,22 @@ impl SnapshotReader {
         with_access: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
+        let zones = self.zones(deadline);
+        let zones = zones.map_err(|error| ReadError { what: "the list of zones".to_owned(), error })?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
             zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.includes_zone(zone));
         let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
         let parts: Vec<SnapshotPart<'_>> =
             zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
-        let read = |part: &SnapshotPart<'_>| self.read_part(part, account, deadline);
-        let readings = try_in_parallel(self.settings.parallel_calls, &parts, read);
-        let readings = readings.inspect_err(|ReadError { error, .. }| {
+        let read = |part: &SnapshotPart<'_>| {
+            let answer = match part {
+                SnapshotPart::Zone(zone) => self.zone(zone, deadline),
+                SnapshotPart::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
+            };
+            answer.map_err(|error| ReadError { what: part.to_string(), error })
+        };
+        let answers = try_in_parallel(self.settings.parallel_calls, &parts, read);
+        let answers = answers.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
             if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                 self.forget_zones();
@@ -125,13 +137,14 @@ impl SnapshotReader {
             excluded_zones: others.into_iter().cloned().collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
-        for PartReading { content, old } in readings {
+        for (part, Answer { content, old }) in parts.iter().zip(answers) {
             match content {
                 Content::Zone(zone) => snapshot.zones.push(zone),
                 Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
                 Content::DeletedTunnel => {}
             }
-            snapshot.old_answers.extend(old);
+            let old = old.map(|evidence| format!("the answer about {part} is outdated: {evidence}"));
+            snapshot.old_answers.extend(old.map(|text| (part.id().into(), text.into())));
         }
         snapshot.unconfigured_tunnels = self.unconfigured_tunnels(account, &snapshot, deadline)?;
         if with_access || self.needs_access(&snapshot) {
@@ -150,30 +163,12 @@ impl SnapshotReader {
             || snapshot.has_protection_claim()
     }
 
-    /// Reads a part, and once more after an old answer: another server of Cloudflare may have a newer state.
-    fn read_part(
-        &self,
-        part: &SnapshotPart<'_>,
-        account: &AccountId,
-        deadline: Deadline,
-    ) -> Result<PartReading, ReadError> {
-        let read = || match part {
-            SnapshotPart::Zone(zone) => self.zone(zone, deadline),
-            SnapshotPart::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
-        };
-        // To save memory, the old answer is dropped before the next one is read.
-        if let first @ PartReading { old: None, .. } = read()? {
-            return Ok(first);
-        }
-        read()
-    }
-
-    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<PartReading, ReadError> {
-        let what = format!("the records of zone {}", zone.name);
-        let records = self.client.records(&zone.id, deadline).map_err(failed(what.clone()))?;
-        let old = self.newest().check_list(&records, self.clock.now()).err();
-        let content = Content::Zone(ZoneSnapshot::new(zone.clone(), records));
-        Ok(PartReading { content, old: old.map(|evidence| old_answer(zone.id.as_str(), &what, &evidence)) })
+    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer<Content>, Error> {
+        read_newest(|| {
+            let records = self.client.records(&zone.id, deadline)?;
+            let old = self.newest().check_list(&records, self.clock.now()).err();
+            Ok(Answer { content: Content::Zone(ZoneSnapshot::new(zone.clone(), records)), old })
+        })
     }
 
     fn tunnel(
@@ -181,22 +176,16 @@ impl SnapshotReader {
         ConfiguredTunnel { id, is_locally_managed, .. }: &ConfiguredTunnel,
         account: &AccountId,
         deadline: Deadline,
-    ) -> Result<PartReading, ReadError> {
-        let what = format!("the configuration of tunnel {id}");
-        let failed = failed(what.clone());
-        let read = match self.configuration(account, id, deadline) {
-            Err(error @ Error::NotFound(_)) => {
-                let exists = self.client.has_tunnel(account, id, deadline).map_err(&failed)?;
-                let gone = PartReading { content: Content::DeletedTunnel, old: None };
-                return if exists { Err(failed(error)) } else { Ok(gone) };
-            }
-            read => read.map_err(&failed)?,
-        };
+    ) -> Result<Answer<Content>, Error> {
+        let answer = self.configuration(account, id, deadline);
+        if matches!(answer, Err(Error::NotFound(_))) && !self.client.has_tunnel(account, id, deadline)? {
+            return Ok(Answer { content: Content::DeletedTunnel, old: None });
+        }
+        let Answer { content: read, old } = answer?;
         let writable =
             self.settings.allow_local_config || !read.is_locally_managed.unwrap_or(*is_locally_managed);
         let tunnel = TunnelSnapshot { document: read.document, writable, version: read.version };
-        let old = read.old.map(|evidence| old_answer(id.as_str(), &what, &evidence));
-        Ok(PartReading { content: Content::Tunnel(id.clone(), tunnel), old })
+        Ok(Answer { content: Content::Tunnel(id.clone(), tunnel), old })
     }
 
     /// Reads a tunnel's configuration. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
@@ -205,17 +194,19 @@ impl SnapshotReader {
         account: &AccountId,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> Result<ReadConfiguration, Error> {
-        let configuration = match tunnel.is_placeholder() {
-            true => Configuration::default(),
-            false => self.client.configuration(account, tunnel, deadline)?,
-        };
-        let document = Document::parse(configuration.config.as_deref())
-            .map_err(|problem| Error::Unreadable(problem.into()))?;
-        let old =
-            self.newest().check_configuration(tunnel, &configuration, &document, self.clock.now()).err();
-        let Configuration { version, is_locally_managed, .. } = configuration;
-        Ok(ReadConfiguration { document, version, is_locally_managed, old })
+    ) -> Result<Answer<ReadConfiguration>, Error> {
+        read_newest(|| {
+            let configuration = match tunnel.is_placeholder() {
+                true => Configuration::default(),
+                false => self.client.configuration(account, tunnel, deadline)?,
+            };
+            let document = Document::parse(configuration.config.as_deref())
+                .map_err(|problem| Error::Unreadable(problem.into()))?;
+            let now = self.clock.now();
+            let old = self.newest().check_configuration(tunnel, &configuration, &document, now).err();
+            let Configuration { version, is_locally_managed, .. } = configuration;
+            Ok(Answer { content: ReadConfiguration { document, version, is_locally_managed }, old })
+        })
     }
 
     /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is
@@ -245,7 +236,7 @@ impl SnapshotReader {
                 Ok(exists) => exists,
                 // An error does not prove that the tunnel was deleted.
                 Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => true,
-                Err(error) => return Err(failed(format!("tunnel {tunnel}"))(error)),
+                Err(error) => return Err(ReadError { what: format!("tunnel {tunnel}"), error }),
             };
             lock(&self.unconfigured).insert(tunnel.clone(), (exists, now));
             Ok(exists)
@@ -268,25 +259,38 @@ enum SnapshotPart<'a> {
     Tunnel(&'a ConfiguredTunnel),
 }
 
-/// The content that was read for a part.
-struct PartReading {
-    content: Content,
-    /// If the answer is old: the id of the zone or tunnel, and the evidence.
-    old: Option<(Box<str>, Box<str>)>,
+impl SnapshotPart<'_> {
+    fn id(&self) -> &str {
+        match self {
+            Self::Zone(zone) => zone.id.as_str(),
+            Self::Tunnel(tunnel) => tunnel.id.as_str(),
+        }
+    }
 }
 
+impl fmt::Display for SnapshotPart<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zone(zone) => write!(formatter, "the records of zone {}", zone.name),
+            Self::Tunnel(tunnel) => write!(formatter, "the configuration of tunnel {}", tunnel.id),
+        }
+    }
+}
+
+/// The content that was read for a part.
 enum Content {
     Zone(ZoneSnapshot),
     Tunnel(TunnelId, TunnelSnapshot),
     DeletedTunnel,
 }
 
-fn failed(what: String) -> impl Fn(Error) -> ReadError {
-    move |error| ReadError { what: what.clone(), error }
-}
-
-fn old_answer(id: &str, what: &str, evidence: &str) -> (Box<str>, Box<str>) {
-    (id.into(), format!("the answer about {what} is outdated: {evidence}").into())
+/// Reads, and once more after an old answer: another server of Cloudflare may have a newer state.
+fn read_newest<T>(read: impl Fn() -> Result<Answer<T>, Error>) -> Result<Answer<T>, Error> {
+    // To save memory, the old answer is dropped before the next one is read.
+    if let first @ Answer { old: None, .. } = read()? {
+        return Ok(first);
+    }
+    read()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::observe::metrics::Family;
 use crate::provider::Work;
 use crate::provider::report::describe_edit;
 use crate::provider::resolution::Resolved;
-use crate::provider::snapshot_reader::ReadConfiguration;
+use crate::provider::snapshot_reader::Answer;
 use crate::reconcile::plan::{HostPlan, Piece, WriteTarget};
 use crate::reconcile::reason::Reason;
 
@@ -133,17 +133,12 @@ impl Work<'_> {
         }
     }
 
-    /// Reads a tunnel's document with its version, and once more after an old answer.
+    /// Reads a tunnel's document with its version.
     fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Error> {
         let (reader, account) = (&self.provider.reader, &self.resolved.account);
-        let read = || reader.configuration(account, tunnel, self.deadline);
-        let mut last = read()?;
-        if last.old.is_some() {
-            last = read()?;
-        }
-        let ReadConfiguration { document, version, old, .. } = last;
+        let Answer { content, old } = reader.configuration(account, tunnel, self.deadline)?;
         match old {
-            None => Ok((document, version)),
+            None => Ok((content.document, content.version)),
             Some(evidence) => Err(Error::Unreadable(format!("outdated: {evidence}").into())),
         }
     }
