@@ -43,7 +43,7 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// The hostnames with missed rules, for each tunnel that this run read.
     missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The targets with pieces that were neither written nor refused.
+    /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage succeeds.
     undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,

@@ -34,9 +34,9 @@ struct ApplyRequest<'a> {
     work: Work<'a>,
     memory: MutexGuard<'a, WriteMemory>,
     changes: &'a Changes,
-    /// True if a plan of this request had to delete rules of a hostname with an application of ours, or digests of such
-    /// rules. The writes may have failed.
-    may_leave_applications: bool,
+    /// True if an attempt was to delete rules of a hostname with an application of ours, perhaps in vain. The application
+    /// may be replaced now.
+    deletes_protected_rules: bool,
 }
 
 impl Work<'_> {
@@ -44,7 +44,7 @@ impl Work<'_> {
     pub(super) fn apply(self, changes: &Changes) -> Result<(), Failure> {
         let provider = self.provider;
         let memory = lock(&provider.write_memory);
-        let mut request = ApplyRequest { work: self, memory, changes, may_leave_applications: false };
+        let mut request = ApplyRequest { work: self, memory, changes, deletes_protected_rules: false };
         provider.client().set_writing(true);
         let outcome = request.carry_out();
         request.delete_replaced_applications();
@@ -68,12 +68,12 @@ impl Drop for ApplyRequest<'_> {
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         let mut attempts = 0;
-        // The attempt before, if all of its writes were decided.
-        let mut done: Option<(Plan, RunResult)> = None;
+        // The attempt that ended with a probe. If the next reading fails, the request ends with that result.
+        let mut probed: Option<(Plan, RunResult)> = None;
         loop {
             attempts += 1;
             let read = self.work.read(self.asks_for_access());
-            let snapshot = match (read, done.take()) {
+            let snapshot = match (read, probed.take()) {
                 (Ok(snapshot), _) => snapshot,
                 (Err(_), Some((plan, result))) => return self.finish(&plan, &result),
                 (Err(error), None) => return Err(failure::unread(error)),
@@ -90,7 +90,7 @@ impl ApplyRequest<'_> {
             }
             // The next plan has no notes on the writes of this run.
             self.work.provider.log_notes(&plan, &result);
-            done = (!is_lost).then_some((plan, result));
+            probed = (!is_lost).then_some((plan, result));
         }
     }
 
@@ -100,10 +100,10 @@ impl ApplyRequest<'_> {
         if plan.is_empty() || self.work.provider.is_dry_run() {
             return RunResult::default();
         }
-        self.may_leave_applications |= deletes_protected_rules(plan, snapshot);
+        self.deletes_protected_rules |= deletes_protected_rules(plan, snapshot);
         self.write_applications(plan);
-        let Self { work, memory, .. } = self;
-        let result = work.provider.outdating(|| execution::run(*work, memory, plan, snapshot));
+        let (work, memory) = (self.work, &mut self.memory);
+        let result = work.provider.outdating(|| execution::run(work, memory, plan, snapshot));
         self.note_run(plan, &result, snapshot);
         result
     }
@@ -136,7 +136,7 @@ impl ApplyRequest<'_> {
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
         let left = refusals.filter(|refusal| refusal.reason.fails_request()).count() + plan.postponed.len();
-        if left > 0 || result.is_unfinished {
+        if left > 0 || result.next_request_goes_on {
             return Err(failure::unfinished(left.max(1)));
         }
         // No hostname waits for a target any more.
@@ -147,7 +147,7 @@ impl ApplyRequest<'_> {
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request was to
     /// delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.may_leave_applications && self.work.has_time() {
+        if self.deletes_protected_rules && self.work.has_time() {
             let Ok(snapshot) = self.work.read(true) else { return };
             self.work.delete_selected(&snapshot, &|one| one.is_replaced);
         }
@@ -198,15 +198,15 @@ impl ApplyRequest<'_> {
     /// in half of the time, because a tunnel that does not answer can use up a request's time. True if a tunnel can be
     /// written again.
     fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
-        let Self { work, memory, .. } = self;
-        let provider = work.provider;
+        let (provider, memory) = (self.work.provider, &mut self.memory);
+        let now = provider.clock().now();
         let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
         let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
         let is_due = |tunnel: &TunnelId| {
-            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.is_paused(provider.clock().now()))
+            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.edits_are_paused(now))
         };
         let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
-        let work = work.within(work.time_left() / 2);
+        let work = self.work.within(self.work.time_left() / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| work.probe(tunnel))
         });

@@ -99,7 +99,7 @@ impl Provider {
                 return false;
             }
         };
-        let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
+        let has_all_tunnels = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
         if !is_known || !self.readiness.is_ready() {
             let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
@@ -108,7 +108,7 @@ impl Provider {
             lock(last_snapshot).outdate();
         }
         self.readiness.set_ready();
-        is_whole
+        has_all_tunnels
     }
 
     /// Logs why the check failed. The tunnels that were found earlier remain in use, and a permanent failure ends

@@ -38,11 +38,12 @@ impl Work<'_> {
             }
             error => reason_of(error),
         });
-        let step = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
+        // No write begins with less time left. Of a short time it is a quarter, so that some writes are sent.
+        let write_time_min = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
         let write_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
-            _ if self.time_left() < step => Err(NotWritten::NotTried),
+            _ if self.time_left() < write_time_min => Err(NotWritten::NotTried),
             _ => self.write_application(write),
         };
         let parallel_writes = self.provider.reader.settings.parallel_calls;

@@ -17,8 +17,8 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
-    /// A piece waits only for a refused rule of its hostname, so the next request can write the piece.
-    pub(in crate::provider) is_unfinished: bool,
+    /// Beside a refused rule, pieces are left that the next request can write, so ExternalDNS has to ask again.
+    pub(in crate::provider) next_request_goes_on: bool,
     /// A part of a hostname was written, and not all of it.
     pub(in crate::provider) is_half_written: bool,
     pub(in crate::provider) ending: Ending,
@@ -103,7 +103,7 @@ impl<'a> Ledger<'a> {
                 continue;
             }
             self.push_whole(host, Reason::BesideRefused { path, refused: reason.label_value() });
-            self.result.is_unfinished |= can_be_finished(host, edit, reason);
+            self.result.next_request_goes_on |= can_be_finished(host, edit, reason);
         }
     }
 

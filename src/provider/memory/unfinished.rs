@@ -23,9 +23,9 @@ pub(crate) struct TargetMemory {
     /// The reason if the last write failed, whatever its content.
     pub(crate) failure: Option<Reason>,
     /// The tunnel accepted its unchanged document after a write had failed.
-    is_probed: bool,
+    accepts_unchanged: bool,
     /// The tunnel accepted its unchanged document, but no edited document.
-    edits: Option<Pause>,
+    edit_pause: Option<Pause>,
 }
 
 /// The maximum size of the next group of pieces.
@@ -42,23 +42,23 @@ pub(crate) enum GroupSize {
 
 impl TargetMemory {
     /// True if edits of the tunnel are paused now.
-    pub(crate) fn is_paused(&self, now: Instant) -> bool {
-        self.edits.as_ref().is_some_and(|pause| pause.reason(now).is_some())
+    pub(crate) fn edits_are_paused(&self, now: Instant) -> bool {
+        self.edit_pause.as_ref().is_some_and(|pause| pause.reason(now).is_some())
     }
 
     /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
     pub(crate) fn note_probe(&mut self, failure: Option<Reason>) {
-        self.is_probed = failure.is_none();
+        self.accepts_unchanged = failure.is_none();
         self.failure = failure;
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
-    /// document. True if the failure is new.
+    /// document. True for the failures to log: the first, and the first after the tunnel accepted its unchanged document.
     pub(crate) fn note_failed(&mut self, reason: &Reason, now: Instant) -> bool {
-        let is_first = self.failure.is_none() && self.edits.is_none();
+        let is_first = self.failure.is_none() && self.edit_pause.is_none();
         self.failure = Some(reason.clone());
-        if self.is_probed {
-            self.edits = Some(Pause::after(self.edits.as_ref(), reason.clone(), EDIT_PAUSES, now));
+        if self.accepts_unchanged {
+            self.edit_pause = Some(Pause::after(self.edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
         }
         is_first
     }
@@ -122,9 +122,9 @@ mod tests {
         one.note_probe(None);
         assert!(!one.note_failed(&no(), now));
         other.note_failed(&no(), now);
-        assert_eq!((&one.failure, one.is_paused(now)), (&Some(no()), true));
-        assert_eq!((&other.failure, other.is_paused(now)), (&Some(no()), false));
-        assert!(!one.is_paused(now + EDIT_PAUSES.0 * 2));
+        assert_eq!((&one.failure, one.edits_are_paused(now)), (&Some(no()), true));
+        assert_eq!((&other.failure, other.edits_are_paused(now)), (&Some(no()), false));
+        assert!(!one.edits_are_paused(now + EDIT_PAUSES.0 * 2));
     }
 
     #[test]
