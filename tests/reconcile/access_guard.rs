@@ -227,6 +227,7 @@ fn access_properties_under_the_guard_are_refused_by_name() {
         ("access-required", "false"),
         ("access-team-name", "my-team"),
         ("access-aud-tag", "x"),
+        ("access-policy", "none"),
     ] {
         let mut cloudflare = guarded(covering(&[NAME]));
         let plan = run(&mut cloudflare, &[endpoint(NAME, &[SERVICE, property])]);
