@@ -30,7 +30,7 @@ use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
-use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
+use crate::provider::memory::{LastLoop, LastSnapshot, TargetMemories, UnneededPlaces, WriteMemory};
 pub(crate) use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels,
     no_such_tunnel, remedy, shared_account, unverified,
@@ -55,8 +55,7 @@ pub struct Provider {
     metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    /// Held by each `POST /records` until its end, while unneeded applications are deleted, and for a moment after a loop
-    /// that asked for no changes.
+    /// Held by each `POST /records` while it reads and writes, and while unneeded applications are deleted.
     write_memory: Mutex<WriteMemory>,
     last_loop: Mutex<LastLoop>,
     last_snapshot: Mutex<LastSnapshot>,
@@ -113,6 +112,13 @@ impl Provider {
 
     fn is_dry_run(&self) -> bool {
         self.reader.settings.dry_run
+    }
+
+    /// Notes that a request failed before anything was planned.
+    fn unplanned(&self, failure: Failure) -> Failure {
+        let reason = format!("the last request failed: {failure}");
+        lock(&self.last_loop).request.waiting_reason = Some(reason);
+        failure
     }
 
     /// Runs writes. Snapshots that were read before or during the writes are outdated.
@@ -197,16 +203,14 @@ impl Handler for Provider {
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        let work = Work { provider: self, resolved: &resolved, deadline };
-        lock(&self.last_loop).request.begin();
-        let outcome = needed_changes(changes, &resolved.settings).and_then(|changes| work.apply(&changes));
-        if let Err(failure) = &outcome {
-            let last = &mut lock(&self.last_loop).request;
-            if !last.is_reported {
-                last.waiting_reason = Some(format!("the last request failed: {failure}"));
-            }
+        let is_after_quiet_time = lock(&self.last_loop).request.begin();
+        if is_after_quiet_time {
+            // No hostname waits for a tunnel or zone.
+            lock(&self.write_memory).targets = TargetMemories::default();
         }
-        outcome
+        let needed = needed_changes(changes, &resolved.settings);
+        let changes = needed.map_err(|failure| self.unplanned(failure))?;
+        Work { provider: self, resolved: &resolved, deadline }.apply(&changes)
     }
 }
 

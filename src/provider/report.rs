@@ -1,26 +1,20 @@
 //! Reports what is read, written, refused and noted: once in the log, in the metrics, and for `status`.
 
-use std::collections::BTreeSet;
-
 use log::{Level, info};
 use miniserde::json;
 
-use crate::collections::inserted;
 use crate::ingress::{OriginOption, RuleEdit};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::access::Application;
 use crate::model::endpoint::{Changes, Property, annotation_of};
-use crate::model::text::fingerprint;
-use crate::model::{LogLine, TunnelId, hostname};
+use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::{LastLoop, TargetMemories};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
-use crate::reconcile::reason::Reason;
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
@@ -38,8 +32,6 @@ impl Provider {
         drop(last);
         if is_quiet {
             self.count_refusals([].iter());
-            // No hostname waits for a tunnel or zone.
-            lock(&self.write_memory).targets = TargetMemories::default();
         }
         logging::log_all(&lines, module_path!());
     }
@@ -48,7 +40,8 @@ impl Provider {
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
         self.log_notes(plan, result);
         self.count_refusals(plan.refusals.iter().chain(&result.refusals));
-        let refusals = self.store_result(changes, plan, result);
+        let (is_dry_run, now) = (self.is_dry_run(), self.clock().unix_seconds());
+        let refusals = lock(&self.last_loop).note_request(changes, plan, result, is_dry_run, now);
         for (level, is_unprotected) in [(Level::Error, true), (Level::Warn, false)] {
             let at_level = |one: &&Refusal| one.reason.leaves_unprotected() == is_unprotected;
             for line in Refusal::lines(refusals.iter().filter(at_level)) {
@@ -59,41 +52,14 @@ impl Provider {
             let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
             info!("this request changed {changed} hostnames, and leaves {left} to the next requests");
         }
-        if self.is_dry_run() {
-            let (writes, now) = (describe(plan), self.clock().unix_seconds());
+        if is_dry_run {
+            let writes = describe(plan);
             let new = lock(&self.last_loop).request.dry_run_writes.replace(writes, now, &|_, _| false);
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
             }
         }
-    }
-
-    /// Stores the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not
-    /// returned, because the log already has a line for each failed write.
-    fn store_result(&self, changes: &Changes, plan: &Plan, result: &RunResult) -> Vec<Refusal> {
-        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
-        let LastLoop { request: last, alternations, .. } = &mut *lock(&self.last_loop);
-        let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
-        // A turn does not plan the postponed hostnames, so their refusals are retained.
-        let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
-        let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
-        let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
-        let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
-        let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let now = self.clock().unix_seconds();
-        let mut news = last.refusals.replace(refusals.chain(left).collect(), now, &is_expected);
-        news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
-        if !self.is_dry_run() {
-            let asked = changes.wanted();
-            last.asked_fingerprints =
-                inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
-        }
-        last.postponed_fingerprints =
-            inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
-        last.is_reported = true;
-        last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
-        news
     }
 
     /// Logs new notes, except about hostnames whose writes were not completed.

@@ -76,7 +76,7 @@ impl ApplyRequest<'_> {
             let snapshot = match (read, probed.take()) {
                 (Ok(snapshot), _) => snapshot,
                 (Err(_), Some((plan, result))) => return self.finish(&plan, &result),
-                (Err(error), None) => return Err(failure::unread(error)),
+                (Err(error), None) => return Err(self.work.provider.unplanned(failure::unread(error))),
             };
             let unwritable = self.unwritable_tunnels(&snapshot);
             let mut plan = self.plan_after_looks(&snapshot, &unwritable);

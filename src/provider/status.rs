@@ -87,9 +87,9 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        if self.request.is_written(hostname) {
+        if self.request.written.contains(&hostname) {
             (WRITTEN, IS_WRITTEN)
-        } else if self.request.postponed_fingerprints.contains(&hostname) {
+        } else if self.request.postponed.contains(&hostname) {
             (NEXT_TURN, IS_POSTPONED)
         } else {
             (WAITING, self.request.waiting_reason.as_deref().unwrap_or(NOT_ASKED))

@@ -6,14 +6,18 @@ use std::mem;
 
 use log::Level;
 
+use crate::collections::inserted;
 use crate::limits;
-use crate::model::LogLine;
+use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
+use crate::model::{LogLine, hostname};
 use crate::observe::status::Status;
+use crate::provider::execution::ledger::RunResult;
 use crate::provider::memory::{Alternations, EndpointFingerprints, Logged, MarkedEndpoint, WithoutService};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
-use crate::reconcile::reason::WAITING;
+use crate::reconcile::plan::Plan;
+use crate::reconcile::reason::{Reason, WAITING};
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 
@@ -45,20 +49,18 @@ pub(crate) struct LastLoop {
 /// The result of the last request of changes.
 #[derive(Debug, Default)]
 pub(crate) struct LastRequest {
-    /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused
-    /// work in every loop.
-    was_asked: bool,
-    /// The results of the last request are in the fields below.
-    pub(crate) is_reported: bool,
+    /// The loops that began since ExternalDNS last asked for changes; two or more are a quiet time. Except under
+    /// --registry=crd, ExternalDNS asks for refused work in every loop.
+    loops_since: u32,
     pub(crate) refusals: Logged<Refusal>,
     pub(crate) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
-    /// The hostnames that the last request was asked to publish or change. They are written, except those with a
-    /// refusal or in `postponed_fingerprints`.
-    pub(crate) asked_fingerprints: BTreeSet<u64>,
-    /// The hostnames that wait for the next turn.
-    pub(crate) postponed_fingerprints: BTreeSet<u64>,
+    /// The fingerprints of the hostnames that the last request was asked to publish or change, without those in
+    /// `postponed`. The hostnames are written, except those with a refusal.
+    pub(crate) written: BTreeSet<u64>,
+    /// The fingerprints of the hostnames that wait for the next turn.
+    pub(crate) postponed: BTreeSet<u64>,
     /// The reason why hostnames without a refusal may wait: that of the failed request, or of its first refused write.
     pub(crate) waiting_reason: Option<String>,
 }
@@ -66,18 +68,20 @@ pub(crate) struct LastRequest {
 impl LastLoop {
     /// If ExternalDNS asked for no changes in the loop that ends, forgets the last request and returns true.
     pub(crate) fn forget_if_quiet(&mut self, now: i64) -> bool {
-        let is_quiet = !mem::take(&mut self.request.was_asked);
+        let loops_since = self.request.loops_since.saturating_add(1);
+        self.request.loops_since = loops_since;
+        let is_quiet = loops_since > 1;
         if is_quiet {
             let mut refusals = mem::take(&mut self.request.refusals);
             refusals.replace(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
-            self.request = LastRequest { refusals, ..LastRequest::default() };
+            self.request = LastRequest { loops_since, refusals, ..LastRequest::default() };
         }
         is_quiet
     }
 
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
     pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
-        self.request.asked_fingerprints.clear();
+        self.request.written.clear();
         let mut lines = self.notes_of_shown.replace_lines(shown.notes.iter().map(Note::line), now);
         self.endpoints.note_shown(&shown.endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
@@ -141,6 +145,35 @@ impl LastLoop {
         lines
     }
 
+    /// Notes the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not returned,
+    /// because the log already has a line for each failed write.
+    pub(crate) fn note_request(
+        &mut self,
+        changes: &Changes,
+        plan: &Plan,
+        result: &RunResult,
+        is_dry_run: bool,
+        now: i64,
+    ) -> Vec<Refusal> {
+        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
+        let Self { request: last, alternations, .. } = self;
+        let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
+        // A turn does not plan the postponed hostnames, so their refusals are retained.
+        let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
+        let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
+        let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
+        let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
+        let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
+        let mut news = last.refusals.replace(refusals.chain(left).collect(), now, &is_expected);
+        news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
+        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        let asked = changes.wanted().filter(|_| !is_dry_run);
+        let asked = asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
+        last.written = inserted(asked.filter(|hostname| !last.postponed.contains(hostname)));
+        last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
+        news
+    }
+
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
     /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
     pub(crate) fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
@@ -177,7 +210,7 @@ impl LastLoop {
             status.wanted += 1;
             if !sent.any(|endpoint| endpoint.differs()) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && !self.request.is_written(hostname) {
+            } else if !refused.contains_key(&hostname) && !self.request.written.contains(&hostname) {
                 status.waiting += 1;
             }
         }
@@ -186,16 +219,10 @@ impl LastLoop {
 }
 
 impl LastRequest {
-    /// Notes that ExternalDNS asks for changes.
-    pub(crate) fn begin(&mut self) {
-        self.was_asked = true;
-        self.is_reported = false;
-        self.asked_fingerprints.clear();
-    }
-
-    /// True if the last request wrote what ExternalDNS asked for the hostname, unless the hostname has a refusal.
-    pub(crate) fn is_written(&self, hostname: u64) -> bool {
-        self.asked_fingerprints.contains(&hostname) && !self.postponed_fingerprints.contains(&hostname)
+    /// Notes that ExternalDNS asks for changes. Returns true after a quiet time.
+    pub(crate) fn begin(&mut self) -> bool {
+        self.written.clear();
+        mem::take(&mut self.loops_since) > 1
     }
 }
 
