@@ -10,7 +10,7 @@ use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
-use crate::provider::memory::{LastLoop, Logged, MarkedEndpoint, WithoutService};
+use crate::provider::memory::{EndpointFingerprint, LastLoop, Logged, WithoutService};
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
@@ -62,17 +62,17 @@ const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the u
 
 impl LastLoop {
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
-    fn pending_row(&self, hostname: &str, is_published: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
+    /// `is_served` says whether the last snapshot has the rule of an endpoint; the overview does not look.
+    fn pending_row(&self, hostname: &str, is_served: &dyn Fn(&EndpointFingerprint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
-        let is_refused = |endpoint: &MarkedEndpoint| {
+        let is_refused = |endpoint: &EndpointFingerprint| {
             refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
         };
-        let is_pending = |endpoint: &&MarkedEndpoint| {
-            endpoint.is_sent() && (endpoint.differs() || !is_published(endpoint))
-        };
-        let pending =
-            self.endpoints.of(hostname).iter().filter(is_pending).find(|endpoint| !is_refused(endpoint))?;
+        let is_done =
+            |endpoint: &EndpointFingerprint| self.endpoints.is_published(endpoint) && is_served(endpoint);
+        let mut sent = self.endpoints.sent_of(hostname).iter();
+        let pending = sent.find(|endpoint| !is_done(endpoint) && !is_refused(endpoint))?;
         let (state, what) = self.state(pending.hostname);
         let lines =
             self.request.dry_run_writes.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
@@ -142,15 +142,16 @@ impl Provider {
             last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
         let published = self.published_paths_of(hostname);
-        let is_there =
-            |endpoint: &MarkedEndpoint, one: &PublishedPath| one.is_served && endpoint.has_path(&one.path);
-        let may_be_published = |endpoint: &MarkedEndpoint| {
+        let is_there = |endpoint: &EndpointFingerprint, one: &PublishedPath| {
+            one.is_served && endpoint.has_path(&one.path)
+        };
+        let may_be_served = |endpoint: &EndpointFingerprint| {
             published.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.pending_row(hostname, &may_be_published));
+        rows.extend(last.pending_row(hostname, &may_be_served));
         rows.extend(published.iter().flatten().map(|one| {
-            let mut endpoints = last.endpoints.of(hostname).iter();
-            let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
+            let mut sent = last.endpoints.sent_of(hostname).iter();
+            let is_published = sent.any(|sent| is_there(sent, one) && last.endpoints.is_published(sent));
             let resource = one.resource.as_deref().map(str::to_owned);
             let state = if is_published { PUBLISHED } else { NOTE };
             Row { path: Some(one.path.to_string()), resource, ..row(hostname, state, one.what.clone()) }

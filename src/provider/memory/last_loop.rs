@@ -13,7 +13,9 @@ use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
 use crate::observe::status::Status;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::{Alternations, EndpointFingerprints, Logged, MarkedEndpoint, WithoutService};
+use crate::provider::memory::{
+    Alternations, EndpointFingerprint, EndpointFingerprints, Logged, WithoutService,
+};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
@@ -183,12 +185,12 @@ impl LastLoop {
                 set_identifier.is_some() || last.replace(hostname) != Some(hostname)
             });
         counted.filter(|(Refusal { hostname, set_identifier, .. }, _)| {
-            let endpoints = self.endpoints.of(hostname);
-            let is_of = |endpoint: &&MarkedEndpoint| {
+            let is_of = |endpoint: &EndpointFingerprint| {
                 set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))
             };
-            let has_path = endpoints.iter().any(|endpoint| is_of(&endpoint));
-            endpoints.iter().any(|endpoint| endpoint.differs() && (!has_path || is_of(&endpoint)))
+            let has_path = self.endpoints.of(hostname).any(is_of);
+            let mut different = self.endpoints.of(hostname).filter(|one| !self.endpoints.is_published(one));
+            different.any(|endpoint| !has_path || is_of(endpoint))
         })
     }
 
@@ -204,11 +206,10 @@ impl LastLoop {
         }
         status.waiting = refused.values().filter(|waits| **waits).count();
         status.refused = refused.len() - status.waiting;
-        for endpoints in self.endpoints.by_hostname() {
-            let mut sent = endpoints.iter().filter(|endpoint| endpoint.is_sent()).peekable();
-            let Some(hostname) = sent.peek().map(|endpoint| endpoint.hostname) else { continue };
+        for sent in self.endpoints.sent_by_hostname() {
+            let Some(hostname) = sent.first().map(|endpoint| endpoint.hostname) else { continue };
             status.wanted += 1;
-            if !sent.any(|endpoint| endpoint.differs()) {
+            if sent.iter().all(|endpoint| self.endpoints.is_published(endpoint)) {
                 status.published += 1;
             } else if !refused.contains_key(&hostname) && !self.request.written.contains(&hostname) {
                 status.waiting += 1;
