@@ -31,5 +31,5 @@ pub mod target;
 pub mod wildcard;
 mod winner;
 
-pub use note::Note;
+pub use note::{Note, NoteKind};
 pub use settings::{ConfiguredTunnel, OperatorSettings, Settings};

@@ -12,7 +12,7 @@ use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
-use crate::reconcile::Note;
+use crate::provider::memory::note_lines;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::reconcile::records::OwnEndpoints;
@@ -66,8 +66,9 @@ impl Provider {
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
         let now = self.clock().unix_seconds();
-        let lines = lock(&self.last_loop).request.notes.replace_lines(notes.map(Note::line), now);
-        logging::log_all(&lines, module_path!());
+        let notes = notes.cloned().collect();
+        let new = lock(&self.last_loop).request.notes.replace(notes, now, &|_, _| false);
+        logging::log_all(&note_lines(&new), module_path!());
     }
 
     /// Counts the content of a snapshot in the metrics.

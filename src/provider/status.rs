@@ -15,6 +15,7 @@ use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::{Note, NoteKind};
 
 const PUBLISHED: &str = "published";
 
@@ -95,18 +96,6 @@ impl LastLoop {
             (WAITING, self.request.waiting_reason.as_deref().unwrap_or(NOT_ASKED))
         }
     }
-
-    /// The wildcards that no object asks for by `webhook/tunnel-wildcard`: all of them, or those of one hostname.
-    fn unasked_wildcards(&self, hostname: Option<&str>) -> impl Iterator<Item = Row> {
-        let left_out = lines(&self.left_out_wildcards, hostname, LEFT_OUT);
-        left_out.into_iter().chain(lines(&self.public_wildcards, hostname, MISTAKE))
-    }
-
-    /// The other lines of the log about a hostname.
-    fn notes(&self, hostname: &str) -> impl Iterator<Item = Row> {
-        let logged = [&self.notes_of_shown, &self.notes_of_sent, &self.request.notes];
-        logged.into_iter().flat_map(move |logged| lines(logged, Some(hostname), NOTE))
-    }
 }
 
 impl Provider {
@@ -123,9 +112,9 @@ impl Provider {
     fn overview(&self, last: &LastLoop) -> Status {
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
-        rows.extend(last.unasked_wildcards(None));
+        rows.extend(noted(&last.notes_of_sent, None, MISTAKE));
         status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
-        let left_out = lines(&last.left_out, None, LEFT_OUT);
+        let left_out = noted(&last.notes_of_sent, None, LEFT_OUT);
         let names = last.endpoints.unpublished.iter();
         let rest =
             names.filter_map(|name| last.pending_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
@@ -140,7 +129,7 @@ impl Provider {
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
         let refused =
             last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
-        rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
+        rows.extend(refused.chain(noted(&last.notes_of_sent, Some(hostname), MISTAKE)));
         let published = self.published_paths_of(hostname);
         let is_there = |endpoint: &EndpointFingerprint, one: &PublishedPath| {
             one.is_served && endpoint.has_path(&one.path)
@@ -156,14 +145,16 @@ impl Provider {
             let state = if is_published { PUBLISHED } else { NOTE };
             Row { path: Some(one.path.to_string()), resource, ..row(hostname, state, one.what.clone()) }
         }));
-        rows.extend(lines(&last.left_out, Some(hostname), LEFT_OUT));
+        rows.extend(noted(&last.notes_of_sent, Some(hostname), LEFT_OUT));
         if rows.iter().all(|row| row.state == NOTE) {
             rows.push(self.unsent(hostname, last.without_service.as_ref()));
         }
-        rows.extend(last.notes(hostname));
+        for notes in [&last.notes_of_shown, &last.notes_of_sent, &last.request.notes] {
+            rows.extend(noted(notes, Some(hostname), NOTE));
+        }
         // No visitor reaches the hostnames of a zone that is not active.
         if let Some(zone) = self.zone_of(hostname).filter(|zone| **zone != *hostname) {
-            rows.extend(lines(&last.notes_of_shown, Some(&zone), NOTE));
+            rows.extend(noted(&last.notes_of_shown, Some(&zone), NOTE));
         }
         status.ok = rows.iter().all(is_well);
         status.fill(rows);
@@ -221,15 +212,24 @@ fn is_well(row: &Row) -> bool {
     [PUBLISHED, WRITTEN, NO_SERVICE, LEFT_OUT, NOTE].contains(&&*row.state)
 }
 
-/// Lines of the log as rows.
-fn lines(logged: &Logged<LogLine>, hostname: Option<&str>, state: &str) -> Vec<Row> {
-    let of = logged.all().filter(|(line, _)| hostname.is_none() || line.value("hostname") == hostname);
-    let rows = of.map(|(line, since)| Row {
-        resource: line.value("resource").map(str::to_owned),
+/// The rows with this state, of the notes on all hostnames or on one.
+fn noted(notes: &Logged<Note>, hostname: Option<&str>, state: &str) -> impl Iterator<Item = Row> {
+    let is_of = move |note: &Note| {
+        state_of(note.kind) == state && hostname.is_none_or(|hostname| *note.hostname == *hostname)
+    };
+    notes.all().filter(move |(note, _)| is_of(note)).map(move |(note, since)| Row {
+        resource: note.resource.as_deref().map(str::to_owned),
         since: Some(since),
-        ..row(line.value("hostname").unwrap_or_default(), state, line.text.clone())
-    });
-    rows.collect()
+        ..row(&note.hostname, state, note.line().text)
+    })
+}
+
+fn state_of(kind: NoteKind) -> &'static str {
+    match kind {
+        NoteKind::Other => NOTE,
+        NoteKind::LeftOut | NoteKind::LeftOutWildcard => LEFT_OUT,
+        NoteKind::PublicWildcard => MISTAKE,
+    }
 }
 
 fn refused((refusal, since): (&Refusal, i64)) -> Row {

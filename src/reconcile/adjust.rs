@@ -23,7 +23,7 @@ use crate::reconcile::wildcard;
 use crate::reconcile::winner;
 use crate::reconcile::{Note, Settings};
 
-/// The answer, with notes on endpoints that are in it and on endpoints that are left out.
+/// The answer, with notes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: the order of ExternalDNS is random, and two objects
@@ -31,15 +31,9 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// A fingerprint of each endpoint as its object asks for it.
     pub intent_fingerprints: Vec<u64>,
-    /// Notes on rules that stay for a namespace, and on protection that no object asks for.
+    /// Notes on endpoints and wildcards that are left out, public wildcards, rules that stay for a namespace, and
+    /// protection that no object asks for. Beyond `NOTES_MAX` of a kind, only the first by name.
     pub notes: Vec<Note>,
-    /// The endpoints that lost their hostname and path to another object. Beyond `NOTES_MAX`, only the first by name.
-    pub left_out: Vec<Note>,
-    /// The unpublished wildcards that no object asks for by `webhook/tunnel-wildcard`. Beyond `NOTES_MAX`, only the
-    /// first by name.
-    pub left_out_wildcards: Vec<Note>,
-    /// The same for published wildcards.
-    pub public_wildcards: Vec<Note>,
     /// The number of endpoints that are protected and have no Access property.
     pub unasked_protections: usize,
 }
@@ -90,14 +84,15 @@ impl<'s> Adjuster<'s> {
         sort(&mut candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
         let whole = snapshot.filter(|snapshot| snapshot.old_answers.is_empty());
-        let left_out_wildcards = wildcard::leave_out(&mut candidates, whole);
+        let mut notes = wildcard::leave_out(&mut candidates, whole);
         candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
-        let choice = snapshot.map(|snapshot| winner::choose(&mut candidates, snapshot));
-        let (left_out, mut notes) = choice.unwrap_or_default();
+        if let Some(snapshot) = snapshot {
+            notes.extend(winner::choose(&mut candidates, snapshot));
+        }
         refuse_together(&mut candidates);
         candidates.retain(|candidate| !candidate.is_left_out);
-        let public_wildcards = wildcard::keep_published(&mut candidates);
+        notes.extend(wildcard::keep_published(&mut candidates));
         sort(&mut candidates);
         let mut endpoints: Vec<Endpoint> =
             candidates.into_iter().map(|candidate| candidate.endpoint).collect();
@@ -107,15 +102,7 @@ impl<'s> Adjuster<'s> {
             snapshot.map(|snapshot| shown::keep_logins(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept_logins.len();
         notes.extend(kept_logins.into_iter().take(limits::NOTES_MAX));
-        Adjusted {
-            endpoints,
-            intent_fingerprints,
-            notes,
-            left_out,
-            left_out_wildcards,
-            public_wildcards,
-            unasked_protections,
-        }
+        Adjusted { endpoints, intent_fingerprints, notes, unasked_protections }
     }
 }
 

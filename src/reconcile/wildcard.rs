@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::reconcile::Note;
 use crate::reconcile::canonical::{
     Candidate, Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of,
 };
 use crate::reconcile::property_name::{INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD};
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Note, NoteKind};
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
@@ -74,7 +74,7 @@ pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot
                 Some(_) if holders.contains(&object(endpoint)) => OTHER_PATH_PUBLISHED,
                 Some(_) => {
                     if !is_asked {
-                        add(&mut left_out, endpoint, *intent, false);
+                        add(&mut left_out, endpoint, *intent, NoteKind::LeftOutWildcard);
                     }
                     *is_left_out = true;
                     continue;
@@ -97,7 +97,7 @@ pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
     let mut public = Vec::new();
     let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
     for Candidate { endpoint, intent, .. } in unasked {
-        add(&mut public, endpoint, *intent, true);
+        add(&mut public, endpoint, *intent, NoteKind::PublicWildcard);
         if !is_invalid(endpoint) {
             endpoint.provider_specific.extend(property(&endpoint.dns_name));
             endpoint.provider_specific.sort_unstable();
@@ -107,7 +107,7 @@ pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
-fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, is_published: bool) {
+fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, kind: NoteKind) {
     let is_said = notes.last().is_some_and(|last| *last.hostname == *endpoint.dns_name);
     if is_said || notes.len() >= limits::NOTES_MAX {
         return;
@@ -118,7 +118,7 @@ fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, is_published:
         Some(RECORD_ONLY) => " through the tunnel".to_owned(),
         Some(service) => format!(" by {service:?}"),
     };
-    let text = if is_published {
+    let text = if kind == NoteKind::PublicWildcard {
         format!(
             "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {REMEDY}"
         )
@@ -130,5 +130,5 @@ fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, is_published:
              would be served{by}{login}: {REMEDY}"
         )
     };
-    notes.push(Note::of(endpoint, text));
+    notes.push(Note { kind, ..Note::of(endpoint, text) });
 }

@@ -22,40 +22,40 @@ use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_inv
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::NamespaceCode;
-use crate::reconcile::{Note, namespace, wildcard};
+use crate::reconcile::{Note, NoteKind, namespace, wildcard};
 
 const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace: remove it from this object";
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
 /// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. Returns
-/// notes on the losers, and notes on rules that remain although their namespace no longer asks for them. The notes end
-/// after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
-pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> (Vec<Note>, Vec<Note>) {
-    let (mut lost, mut kept) = (Vec::new(), Vec::new());
+/// notes on the losers, and on rules that remain although their namespace no longer asks for them. The notes end after
+/// the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
+pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Vec<Note> {
+    let mut notes = Vec::new();
     for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
             let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
             let Some((index, winner)) = contest.winner() else { continue };
             // Further notes would take more memory than the endpoints, and the log has no room for them.
-            if lost.len() + kept.len() <= limits::NOTES_MAX {
+            if notes.len() <= limits::NOTES_MAX {
                 let losers = candidates.iter().filter(|candidate| {
                     !asks_alike(&candidate.endpoint, winner)
                         && resource_of(&candidate.endpoint) != resource_of(winner)
                         && !candidate.intent.unasked_wildcard
                 });
-                lost.extend(
+                notes.extend(
                     losers.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
                 );
-                kept.extend(contest.kept_for_another(winner));
+                notes.extend(contest.kept_for_another(winner));
             }
             for (position, candidate) in candidates.iter_mut().enumerate() {
                 candidate.is_left_out |= position != index;
             }
         }
     }
-    (lost, kept)
+    notes
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
@@ -161,7 +161,7 @@ impl<'a> Contest<'a> {
             "the {rule} is not published: {name} has this hostname and path, so the webhook ignores this object's service, \
              login and options; {remedy}"
         );
-        Note::of(loser, text)
+        Note { kind: NoteKind::LeftOut, ..Note::of(loser, text) }
     }
 
     /// The note on a rule that stays although no endpoint of its namespace wins the path. ExternalDNS merges endpoints

@@ -132,7 +132,6 @@ fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
             let said: usize = adjusted
                 .notes
                 .iter()
-                .chain(&adjusted.left_out)
                 .chain(&plan.notes)
                 .map(|note| note.text.len())
                 .chain(words.iter().map(String::len))

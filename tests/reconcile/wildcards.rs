@@ -1,6 +1,7 @@
 //! A wildcard that a listener or a certificate may have named is published only by a word that means nothing else.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::reconcile::NoteKind;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjusted;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
@@ -39,8 +40,12 @@ fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
 
 /// The texts about wildcards without the word, each with the mark of one that is public.
 fn told(adjusted: &Adjusted) -> Vec<(bool, String)> {
-    let left_out = adjusted.left_out_wildcards.iter().map(|note| (false, note.to_string()));
-    left_out.chain(adjusted.public_wildcards.iter().map(|note| (true, note.to_string()))).collect()
+    let of_wildcards = adjusted.notes.iter().filter_map(|note| match note.kind {
+        NoteKind::LeftOutWildcard => Some((false, note.to_string())),
+        NoteKind::PublicWildcard => Some((true, note.to_string())),
+        NoteKind::LeftOut | NoteKind::Other => None,
+    });
+    of_wildcards.collect()
 }
 
 /// Of an object, or of none where it has no name.
@@ -229,7 +234,7 @@ fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
     let whole = wildcard("httproute/shop/app", &[WORD]);
     for cloudflare in [empty(), after(empty(), std::slice::from_ref(&whole))] {
         let both = adjusted(&cloudflare, &[whole.clone(), redirect.clone()]);
-        assert_eq!((both.endpoints.len(), told(&both), both.left_out), (1, Vec::new(), Vec::new()));
+        assert_eq!((both.endpoints.len(), both.notes), (1, Vec::new()));
     }
 }
 

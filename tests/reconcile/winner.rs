@@ -265,7 +265,7 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
             object(&format!("ingress/n/{name}"), path, service)
         })
     };
-    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).left_out;
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).notes;
     let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 4, "{said:#?}");
     for (line, (start, end)) in said.iter().zip([
@@ -284,7 +284,7 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
 fn each_loser_has_a_note_of_its_own_up_to_the_room_of_the_log() {
     let objects: Vec<Endpoint> =
         (0..300).map(|n| object(&format!("ingress/n/{n}"), "", &format!("http://web:{}", 80 + n))).collect();
-    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).left_out;
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).notes;
     assert_eq!(notes.len(), limits::NOTES_MAX);
 }
 

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::fingerprint;
 use crate::reconcile::Note;
@@ -34,8 +33,8 @@ struct PathHistory {
     /// The last loop in which two objects had returned one after the other.
     alternated_in: Option<u64>,
     last_loop: u64,
-    /// The line of the log, and the last loop in which the object changed to one that asks for something else.
-    line: Option<(LogLine, u64)>,
+    /// The note, and the last loop in which the object changed to one that asks for something else.
+    note: Option<(Note, u64)>,
 }
 
 /// An object, and a fingerprint of its endpoint.
@@ -46,9 +45,9 @@ struct ObjectEndpoint {
 }
 
 impl Alternations {
-    /// Notes the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a line
+    /// Notes the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a note
     /// for each path at which two objects alternate.
-    pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
+    pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<Note> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {
             let path = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
@@ -64,8 +63,8 @@ impl Alternations {
         }
         let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
         self.by_path.retain(|_, seen| is_recent(seen.last_loop));
-        let lines = self.by_path.values().filter_map(|seen| seen.line.as_ref());
-        lines.filter(|(_, at)| is_recent(*at)).map(|(line, _)| line.clone()).collect()
+        let notes = self.by_path.values().filter_map(|seen| seen.note.as_ref());
+        notes.filter(|(_, at)| is_recent(*at)).map(|(note, _)| note.clone()).collect()
     }
 
     /// True if two objects alternated at a path of the hostname in the last loops.
@@ -87,7 +86,7 @@ impl PathHistory {
             is_back: false,
             alternated_in: None,
             last_loop,
-            line: None,
+            note: None,
         }
     }
 
@@ -106,7 +105,7 @@ impl PathHistory {
         }
         // Objects with equal endpoints lose nothing.
         let loses = now.asked != self.now.asked;
-        if let Some((_, at)) = self.line.as_mut().filter(|_| loses) {
+        if let Some((_, at)) = self.note.as_mut().filter(|_| loses) {
             *at = loops;
         } else if alternates && loses {
             let text = format!(
@@ -115,7 +114,7 @@ impl PathHistory {
                  set-identifier, or exclude one (controller: none)",
                 self.now.resource, now.resource
             );
-            self.line = Some((Note::of(endpoint, text).line(), loops));
+            self.note = Some((Note::of(endpoint, text), loops));
         }
         self.is_back = is_back;
         self.before = Some((std::mem::replace(&mut self.now, now), loops));
@@ -127,20 +126,20 @@ mod tests {
     use super::*;
     use crate::reconcile::canonical::RESOURCE_LABEL;
 
-    fn line(history: &[(&str, u64)]) -> Option<LogLine> {
+    fn note(history: &[(&str, u64)]) -> Option<Note> {
         let mut turns = Alternations::default();
-        let mut lines = Vec::new();
+        let mut notes = Vec::new();
         for (resource, asked) in history {
             let mut endpoint = Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() };
             endpoint.labels.set(RESOURCE_LABEL, resource);
-            lines = turns.see([(&endpoint, *asked)].into_iter());
+            notes = turns.see([(&endpoint, *asked)].into_iter());
         }
-        assert!(lines.len() <= 1, "{lines:?}");
-        lines.pop()
+        assert!(notes.len() <= 1, "{notes:?}");
+        notes.pop()
     }
 
     #[test]
-    fn two_objects_that_come_in_turns_and_ask_for_different_things_have_one_line() {
+    fn two_objects_that_come_in_turns_and_ask_for_different_things_have_one_note() {
         let long = [&[("a", 1), ("b", 2)][..], &[("b", 2); 10], &[("a", 1)]].concat();
         for (label, history, is_told) in [
             ("in turns", &[("a", 1), ("b", 2), ("a", 1), ("b", 2)][..], true),
@@ -151,18 +150,18 @@ mod tests {
             ("another edit", &[("a", 1), ("b", 2), ("a", 3)], false),
             ("long after", &long, false),
         ] {
-            let line = line(history);
-            assert_eq!(line.is_some(), is_told, "{label}");
-            assert!(line.is_none_or(|line| line.text.contains("for a in") && line.text.contains("for b in")));
+            let note = note(history);
+            assert_eq!(note.is_some(), is_told, "{label}");
+            assert!(note.is_none_or(|note| note.text.contains("for a in") && note.text.contains("for b in")));
         }
     }
 
-    /// The line says: say the same on both.
+    /// The note says: say the same on both.
     #[test]
-    fn two_objects_that_came_in_turns_and_ask_alike_now_have_no_line_after_ten_loops() {
+    fn two_objects_that_came_in_turns_and_ask_alike_now_have_no_note_after_ten_loops() {
         let turns = [("a", 1), ("b", 2)].repeat(3);
-        assert!(line(&turns).is_some());
-        assert_eq!(line(&[turns, [("a", 3), ("b", 3)].repeat(6)].concat()), None);
+        assert!(note(&turns).is_some());
+        assert_eq!(note(&[turns, [("a", 3), ("b", 3)].repeat(6)].concat()), None);
     }
 
     /// A mistake that is corrected and made again after that is new.

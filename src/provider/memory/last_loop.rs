@@ -16,12 +16,12 @@ use crate::provider::execution::ledger::RunResult;
 use crate::provider::memory::{
     Alternations, EndpointFingerprint, EndpointFingerprints, Logged, WithoutService,
 };
-use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::{Reason, WAITING};
 use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::{Note, NoteKind};
 
 /// A wildcard without the property is logged again if ExternalDNS did not send it for this many seconds. ExternalDNS
 /// merges the endpoints of several objects, and may send the property in every other loop.
@@ -35,14 +35,9 @@ pub(crate) struct LastLoop {
     pub(crate) endpoints: EndpointFingerprints,
     /// The endpoints without a service; `None` before the first adjustment.
     pub(crate) without_service: Option<WithoutService>,
-    /// Notes on the wildcards that no object asks for by `webhook/tunnel-wildcard`.
-    pub(crate) left_out_wildcards: Logged<LogLine>,
-    pub(crate) public_wildcards: Logged<LogLine>,
-    /// Notes on endpoints that are left out, because another object has their hostname and path.
-    pub(crate) left_out: Logged<LogLine>,
     pub(crate) alternations: Alternations,
-    pub(crate) notes_of_sent: Logged<LogLine>,
-    pub(crate) notes_of_shown: Logged<LogLine>,
+    pub(crate) notes_of_sent: Logged<Note>,
+    pub(crate) notes_of_shown: Logged<Note>,
     pub(crate) request: LastRequest,
     /// The counts of the first loop are logged.
     is_first_logged: bool,
@@ -55,7 +50,7 @@ pub(crate) struct LastRequest {
     /// --registry=crd, ExternalDNS asks for refused work in every loop.
     loops_since: u32,
     pub(crate) refusals: Logged<Refusal>,
-    pub(crate) notes: Logged<LogLine>,
+    pub(crate) notes: Logged<Note>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
     /// The fingerprints of the hostnames that the last request was asked to publish or change, without those in
@@ -84,7 +79,7 @@ impl LastLoop {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
     pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
         self.request.written.clear();
-        let mut lines = self.notes_of_shown.replace_lines(shown.notes.iter().map(Note::line), now);
+        let mut lines = note_lines(&self.notes_of_shown.replace(shown.notes.clone(), now, &|_, _| false));
         self.endpoints.note_shown(&shown.endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
         lines
@@ -112,7 +107,7 @@ impl LastLoop {
         without_service: WithoutService,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        let Adjusted { endpoints, intent_fingerprints, notes, left_out, .. } = adjusted;
+        let Adjusted { endpoints, intent_fingerprints, notes, .. } = adjusted;
         let mut lines = Vec::new();
         let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
@@ -122,26 +117,25 @@ impl LastLoop {
             );
             lines.push((Level::Info, LogLine::default().text(text)));
         }
-        lines.extend(self.left_out.replace_lines(left_out.iter().map(Note::line), now));
         let alternating = self.alternations.see(endpoints.iter().zip(intent_fingerprints.iter().copied()));
-        let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
-            LogLine::default().text(format!(
+        let is_expected = |note: &Note, absent_seconds| match note.kind {
+            NoteKind::LeftOut => false,
+            NoteKind::Other => self.alternations.has(&note.hostname),
+            NoteKind::LeftOutWildcard | NoteKind::PublicWildcard => {
+                absent_seconds < WILDCARD_ABSENT_MAX_SECONDS
+            }
+        };
+        let all = notes.iter().cloned().chain(alternating).collect();
+        let new = self.notes_of_sent.replace(all, now, &is_expected);
+        lines.extend(note_lines(&new));
+        let of_endpoints =
+            notes.iter().filter(|note| matches!(note.kind, NoteKind::LeftOut | NoteKind::Other));
+        if !new.is_empty() && of_endpoints.count() > limits::NOTES_MAX {
+            let text = format!(
                 "the log shows only the first {} notes about endpoints: correct these endpoints first",
                 limits::NOTES_MAX
-            ))
-        });
-        let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
-        let new = self.notes_of_sent.replace(notes.collect(), now, &|line, _| {
-            line.value("hostname").is_some_and(|hostname| self.alternations.has(hostname))
-        });
-        lines.extend(new.into_iter().map(|line| (Level::Warn, line)));
-        for (level, logged, notes) in [
-            (Level::Info, &mut self.left_out_wildcards, &adjusted.left_out_wildcards),
-            (Level::Warn, &mut self.public_wildcards, &adjusted.public_wildcards),
-        ] {
-            let is_expected = |_: &_, absent_seconds| absent_seconds < WILDCARD_ABSENT_MAX_SECONDS;
-            let new = logged.replace(notes.iter().map(Note::line).collect(), now, &is_expected);
-            lines.extend(new.into_iter().map(|line| (level, line)));
+            );
+            lines.push((Level::Warn, LogLine::default().text(text)));
         }
         self.endpoints.note_sent(endpoints);
         lines
@@ -219,6 +213,12 @@ impl LastLoop {
     }
 }
 
+/// The lines of notes.
+pub(crate) fn note_lines(notes: &[Note]) -> Vec<(Level, LogLine)> {
+    let level = |kind| if kind == NoteKind::LeftOutWildcard { Level::Info } else { Level::Warn };
+    notes.iter().map(|note| (level(note.kind), note.line())).collect()
+}
+
 impl LastRequest {
     /// Notes that ExternalDNS asks for changes. Returns true after a quiet time.
     pub(crate) fn begin(&mut self) -> bool {
@@ -233,8 +233,9 @@ mod tests {
 
     #[test]
     fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
-        let public_wildcards = vec![Note::about("*.example.com", "text".to_owned())];
-        let adjusted = Adjusted { public_wildcards, ..Adjusted::default() };
+        let note = Note::about("*.example.com", "text".to_owned());
+        let notes = vec![Note { kind: NoteKind::PublicWildcard, ..note }];
+        let adjusted = Adjusted { notes, ..Adjusted::default() };
         let mut last = LastLoop::default();
         for (now, is_sent, is_logged) in [
             (0, true, true),
@@ -247,7 +248,7 @@ mod tests {
             let sent = if is_sent { &adjusted } else { &Adjusted::default() };
             let lines = last.note_sent(sent, WithoutService::default(), now);
             assert_eq!(lines.len(), usize::from(is_logged), "at {now}");
-            assert_eq!(last.public_wildcards.all().count(), usize::from(is_sent), "at {now}");
+            assert_eq!(last.notes_of_sent.all().count(), usize::from(is_sent), "at {now}");
         }
     }
 }

@@ -201,7 +201,7 @@ impl HostPlan {
 
     /// A note about the hostname and its object.
     pub(super) fn note(&self, text: String) -> Note {
-        Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }
+        Note { resource: self.resource.clone(), ..Note::about(&self.hostname, text) }
     }
 
     /// The operations on records of both stages.

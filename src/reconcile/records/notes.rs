@@ -62,15 +62,12 @@ pub(super) fn without_namespace(record: &Record, namespaces: &[String]) -> Note 
 
 pub(super) fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let (stamp, tunnel) = snapshot.stamp_of_same_owner(record)?;
-    Some(Note {
-        hostname: record.name.clone(),
-        resource: stamp.resource,
-        text: format!(
-            "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
-             configured here, so the webhook ignores the record: {SHARED_OWNER}",
-            snapshot.operator().owner
-        ),
-    })
+    let text = format!(
+        "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
+         configured here, so the webhook ignores the record: {SHARED_OWNER}",
+        snapshot.operator().owner
+    );
+    Some(Note { resource: stamp.resource, ..Note::about(&record.name, text) })
 }
 
 /// Notes on zones whose published hostnames no visitor reaches. A zone gets no note if another zone is used for its

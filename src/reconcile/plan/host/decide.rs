@@ -106,7 +106,7 @@ fn refuse_until_stable<'a>(
 /// opening that waits for it.
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Some(gated) = one.accepted() else { return };
-    let note = |text| Note { hostname: host.name().into(), resource: one.resource.clone(), text };
+    let note = |text| Note { resource: one.resource.clone(), ..Note::about(host.name(), text) };
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
     let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
     let foreign = covering.iter().find(|one| one.own.is_none() && one.takes_every_request);
