@@ -18,9 +18,9 @@ use std::{env, fs};
 
 use cloudflare_emulator::{Refusal, Token};
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use serde_json::{Value, json};
-use test_support::external_dns::ExternalDns;
+use test_support::external_dns::{Changes, ExternalDns};
 use test_support::harness::{Harness, TOKEN, published};
 use test_support::process::Process;
 

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Token, Visit, Visitor as AccessVisitor};
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use log::LevelFilter;
 use serde_json::{Value, json};
 use test_support::clock::eventually;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, Program, TOKEN, endpoint_of};
 
 const PREFIX: &str = "external-dns.kubernetes.io/";

@@ -104,7 +104,7 @@ pub(crate) fn host_plan(hostname: &str) -> HostPlan {
         provider_specific: vec![Property::new("webhook/tunnel-service", "http://a:80")],
         ..Endpoint::default()
     };
-    let changes = Changes { create: vec![endpoint], ..Changes::default() };
+    let changes = Changes { wanted: vec![endpoint], ..Changes::default() };
     let turn = Turn { start: None, hostnames_max: 1 };
     let mut plan = plan::plan(&changes, &snapshot, &PlanInputs::default(), turn);
     let host = plan.hosts.pop().expect("a hostname is published");

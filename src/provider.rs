@@ -219,7 +219,7 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let (mut too_long, mut other_owner) = (None, None);
-    body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, is_whole }| {
+    let mut needed = |ReceivedEndpoint { endpoint, is_whole }, hostname_bytes| {
         if let Some(owner) = plan::other_owner(&endpoint, settings) {
             other_owner.get_or_insert_with(|| owner.to_owned());
         } else if !is_whole {
@@ -228,10 +228,14 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
             && let Some(endpoint) = plan::needed_by_plan(endpoint)
         {
             kept += endpoint.memory_bytes();
-            planned += planned_bytes(is_deleted, &endpoint);
-            if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
+            planned += planned_bytes(&endpoint, hostname_bytes);
+            return Some(endpoint);
         }
-    })?;
+        None
+    };
+    let lists = body.changes()?;
+    lists.for_each_wanted(&mut |received| changes.wanted.extend(needed(received, CHANGED_BYTES)))?;
+    lists.for_each_deleted(&mut |received| changes.deleted.extend(needed(received, DELETED_BYTES)))?;
     if let Some(owner) = other_owner {
         return Err(failure::wrong_owner(&owner, &settings.operator.owner));
     }
@@ -244,19 +248,19 @@ fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     Ok(changes)
 }
 
-/// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
-fn planned_bytes(is_deleted: bool, endpoint: &Endpoint) -> usize {
-    /// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
-    const HOSTNAME: usize = 1024;
-    /// The same for a deletion. All deletions are planned, even those that wait for their turn.
-    const DELETED: usize = 2048;
-    /// The same for a TXT record or a refused endpoint.
-    const OTHER: usize = 256;
+/// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
+const CHANGED_BYTES: usize = 1024;
 
-    if !endpoint.is_address_or_cname() || endpoint.property(INVALID).is_some() {
-        return OTHER;
-    }
-    if is_deleted { DELETED } else { HOSTNAME }
+/// The same for a deletion. All deletions are planned, even those that wait for their turn.
+const DELETED_BYTES: usize = 2048;
+
+/// The same for a TXT record or a refused endpoint.
+const OTHER_BYTES: usize = 256;
+
+/// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
+fn planned_bytes(endpoint: &Endpoint, hostname_bytes: usize) -> usize {
+    let is_planned = endpoint.is_address_or_cname() && endpoint.property(INVALID).is_none();
+    if is_planned { hostname_bytes } else { OTHER_BYTES }
 }
 
 #[cfg(test)]
@@ -268,13 +272,8 @@ mod tests {
     fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
         let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
         let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
-        for (is_deleted, endpoint, bytes) in [
-            (false, endpoint("CNAME"), 1_024),
-            (true, endpoint("CNAME"), 2_048),
-            (true, endpoint("TXT"), 256),
-            (false, refused, 256),
-        ] {
-            assert_eq!(planned_bytes(is_deleted, &endpoint), bytes);
+        for (endpoint, bytes) in [(endpoint("CNAME"), 2_048), (endpoint("TXT"), 256), (refused, 256)] {
+            assert_eq!(planned_bytes(&endpoint, DELETED_BYTES), bytes);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! ExternalDNS's vocabulary: endpoints, their properties, and the changes it asks for.
 //!
-//! The types mirror `endpoint.Endpoint` and `plan.Changes` of ExternalDNS. ExternalDNS omits empty fields, writes
-//! `null` for a nil list, and up to 0.16.1 capitalized the keys of `Changes`. All these forms are read, the lists by
-//! [`crate::webhook::body`]. This program also omits empty fields, so that both sides look alike.
+//! The type [`Endpoint`] mirrors `endpoint.Endpoint` of ExternalDNS. ExternalDNS omits empty fields, and writes `null`
+//! for a nil list. Both forms are read; [`crate::webhook::body`] reads the lists. This program also omits empty fields,
+//! so that both sides look alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,26 +158,12 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// The changes that `POST /records` asks for. `update_old` and `update_new` are parallel lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// The changes that `POST /records` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub create: Vec<Endpoint>,
-    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`. The webhook does not read them.
-    #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
-    pub update_old: Vec<Endpoint>,
-    /// The same endpoints in their wanted form.
-    #[serde(rename = "updateNew", skip_serializing_if = "Vec::is_empty")]
-    pub update_new: Vec<Endpoint>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub delete: Vec<Endpoint>,
-}
-
-impl Changes {
     /// The endpoints to be created, and those to be updated in their wanted form.
-    pub fn wanted(&self) -> impl Iterator<Item = &Endpoint> + Clone {
-        self.create.iter().chain(&self.update_new)
-    }
+    pub wanted: Vec<Endpoint>,
+    pub deleted: Vec<Endpoint>,
 }
 
 fn is_zero(number: &i64) -> bool {

@@ -26,7 +26,7 @@ pub fn adjust(
     let mut adjuster = Adjuster::new(settings, snapshot);
     let mut without_service = WithoutService::default();
     let mut kept = 0;
-    wanted.for_each_wanted(&mut |ReceivedEndpoint { endpoint, is_whole, .. }| {
+    wanted.for_each_wanted(&mut |ReceivedEndpoint { endpoint, is_whole }| {
         if !wanted.has_room(kept, 0) {
             return;
         }

@@ -124,7 +124,7 @@ impl ApplyRequest<'_> {
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
     fn asks_for_access(&self) -> bool {
-        self.changes.wanted().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
+        self.changes.wanted.iter().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
     /// Reports the results. Fails if work is left.

@@ -19,17 +19,15 @@ pub struct Body(String);
 /// An endpoint of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedEndpoint {
-    /// True if the endpoint is to be deleted.
-    pub is_deleted: bool,
     pub endpoint: Endpoint,
     /// False if the endpoint was too long to be kept. It then has only its name, its type and its labels.
     pub is_whole: bool,
 }
 
-/// The lists of [`Changes`](crate::model::endpoint::Changes) that are read. Up to 0.16.1 ExternalDNS capitalized their
-/// names, and wrote `null` for an empty one.
-#[derive(Deserialize)]
-struct Lists<'t> {
+/// The lists of changes that are read. Up to 0.16.1 ExternalDNS capitalized their names, and wrote `null` for an empty
+/// one. The list of the updated endpoints in their former form is not read.
+#[derive(Debug, Deserialize)]
+pub struct Lists<'t> {
     #[serde(borrow, alias = "Create")]
     create: Option<&'t RawValue>,
     #[serde(borrow, rename = "updateNew", alias = "UpdateNew")]
@@ -74,26 +72,43 @@ impl Body {
     /// # Errors
     /// When the body is not a list of endpoints.
     pub fn for_each_wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        read_list(false, &self.0, each).map_err(Failure::malformed)
+        read_list(&self.0, each).map_err(Failure::malformed)
     }
 
-    /// Hands over the endpoints to be created, updated and deleted, the updated ones in their wanted form.
+    /// The changes, whose endpoints are not read yet.
     ///
     /// # Errors
     /// When the body does not hold changes.
-    pub fn for_each_change(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        let Lists { create, update_new, delete } =
-            serde_json::from_str(&self.0).map_err(Failure::malformed)?;
-        for (is_deleted, list) in [(false, create), (false, update_new), (true, delete)] {
-            let list = list.map_or("[]", RawValue::get);
-            read_list(is_deleted, list, each).map_err(Failure::malformed)?;
-        }
-        Ok(())
+    pub fn changes(&self) -> Result<Lists<'_>, Failure> {
+        serde_json::from_str(&self.0).map_err(Failure::malformed)
     }
 }
 
+impl Lists<'_> {
+    /// Hands over the endpoints to be created, and those to be updated in their wanted form.
+    ///
+    /// # Errors
+    /// When one of the two is no list of endpoints.
+    pub fn for_each_wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
+        read_member(self.create, each)?;
+        read_member(self.update_new, each)
+    }
+
+    /// Hands over the endpoints to be deleted.
+    ///
+    /// # Errors
+    /// When this is no list of endpoints.
+    pub fn for_each_deleted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
+        read_member(self.delete, each)
+    }
+}
+
+fn read_member(list: Option<&RawValue>, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
+    read_list(list.map_or("[]", RawValue::get), each).map_err(Failure::malformed)
+}
+
 /// Hands over the endpoints of a list. `null` counts as an empty list, because Go writes an empty list as `null`.
-fn read_list(is_deleted: bool, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
+fn read_list(text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
     let text = text.trim_ascii();
     if text == "null" {
         return Ok(());
@@ -101,7 +116,7 @@ fn read_list(is_deleted: bool, text: &str, each: &mut dyn FnMut(ReceivedEndpoint
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let mut rest = inner.ok_or_else(|| Error::custom("expected a list of endpoints"))?.trim_ascii();
     while !rest.is_empty() {
-        let (arrived, length) = read_endpoint(is_deleted, rest)?;
+        let (arrived, length) = read_endpoint(rest)?;
         each(arrived);
         rest = rest.get(length..).unwrap_or_default().trim_ascii_start();
         match rest.strip_prefix(',').map(str::trim_ascii_start) {
@@ -114,19 +129,19 @@ fn read_list(is_deleted: bool, text: &str, each: &mut dyn FnMut(ReceivedEndpoint
 }
 
 /// The endpoint at the beginning of `text`, and the length of its own text.
-fn read_endpoint(is_deleted: bool, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
+fn read_endpoint(text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
     // serde would also accept an array of the fields in their order.
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));
     }
     let window = text.get(..text.floor_char_boundary(limits::ENDPOINT_JSON_MAX_BYTES)).unwrap_or_default();
     match read_value(window) {
-        Ok((endpoint, length)) => Ok((ReceivedEndpoint { is_deleted, endpoint, is_whole: true }, length)),
+        Ok((endpoint, length)) => Ok((ReceivedEndpoint { endpoint, is_whole: true }, length)),
         Err(error) if error.is_eof() && window.len() < text.len() => {
             let (Names { dns_name, record_type, labels }, length) = read_value(text)?;
             let (dns_name, record_type, labels) = (name(dns_name), short(record_type), short(labels));
             let endpoint = Endpoint { dns_name, record_type, labels, ..Endpoint::default() };
-            Ok((ReceivedEndpoint { is_deleted, endpoint, is_whole: false }, length))
+            Ok((ReceivedEndpoint { endpoint, is_whole: false }, length))
         }
         Err(error) => Err(error),
     }
@@ -165,11 +180,9 @@ mod tests {
     fn changes(text: &str) -> Changes {
         let mut changes = Changes::default();
         let body = Body::new(text.into()).unwrap();
-        let read = body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, is_whole }| {
-            assert!(is_whole);
-            if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
-        });
-        read.expect(text);
+        let lists = body.changes().expect(text);
+        lists.for_each_wanted(&mut |received| changes.wanted.push(received.endpoint)).expect(text);
+        lists.for_each_deleted(&mut |received| changes.deleted.push(received.endpoint)).expect(text);
         changes
     }
 
@@ -188,17 +201,13 @@ mod tests {
             format!(r#" {{ "new" : {{"a":[1,"]}}"]}} , "number": 12, "create" : [ {endpoint} ] }} "#),
         ] {
             let changes = changes(&text);
-            assert_eq!(changes.create.len(), 1, "{text}");
-            assert_eq!(changes.delete, [], "{text}");
+            assert_eq!(changes.wanted.len(), 1, "{text}");
+            assert_eq!(changes.deleted, [], "{text}");
         }
         assert_eq!(changes("{}\n"), Changes::default());
         let endpoint = |name: &str| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() };
         let all = r#"{"delete":[{"dnsName":"d"}],"updateOld":[{"dnsName":"o"},{}],"updateNew":[{"dnsName":"n"},{}]}"#;
-        let expected = Changes {
-            create: vec![endpoint("n"), endpoint("")],
-            delete: vec![endpoint("d")],
-            ..Changes::default()
-        };
+        let expected = Changes { wanted: vec![endpoint("n"), endpoint("")], deleted: vec![endpoint("d")] };
         assert_eq!(changes(all), expected);
     }
 

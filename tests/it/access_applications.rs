@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, ConfigSource, Fault, Matcher, RuleText, Token, Visitor, catch_all};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::external_dns::exchange;
+use test_support::external_dns::{Changes, exchange};
 use test_support::harness::{TOKEN, endpoint};
 
 use crate::access_strangers::{AGE_MIN, NAME, Stage, at, of, put, wish};

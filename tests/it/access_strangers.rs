@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Cloudflare, Emulator, Fault, Matcher, Token, Visit, Visitor};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::{Value, json};
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 pub(crate) use self::edited_by_hand::put;

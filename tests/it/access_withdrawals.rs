@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Application, Fault, Matcher, Visitor};
 use external_dns_cloudflare_tunnel_webhook::limits::PARALLEL_CALLS;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::external_dns::Changes;
 use test_support::harness::endpoint;
 
 use crate::access_strangers::{AGE_MIN, NAME, Stage, at, of, wish};

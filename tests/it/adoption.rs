@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Refusal};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 const WANTED: &str = "http://web:80";

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, settings, tunnel_id};
 use test_support::harness::{Harness, published};
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Emulator, Matcher};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, Program};
 
 /// More calls of one kind than any request makes.

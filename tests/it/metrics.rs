@@ -12,11 +12,11 @@ use std::sync::atomic::Ordering;
 use cloudflare_emulator::{Call, Fault, Matcher, RateLimit};
 
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Family};
 use serde_json::json;
 use test_support::clock::{ManualClock, eventually};
-use test_support::external_dns::Answer;
+use test_support::external_dns::{Answer, Changes};
 use test_support::fake_cloudflare::MASS_DELETION_LIMIT_DEFAULT;
 use test_support::harness;
 use test_support::harness::{FOREIGN_DOCUMENT, Harness, Program, TOKEN, published};

@@ -2,9 +2,9 @@
 //! over, the setting off again, and at last a deletion that removes just that.
 
 use cloudflare_emulator::ConfigSource;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use serde_json::json;
-use test_support::external_dns::{ExternalDns, plan};
+use test_support::external_dns::{Changes, ExternalDns, plan};
 use test_support::harness;
 use test_support::harness::{Harness, endpoint, published};
 

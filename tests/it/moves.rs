@@ -7,8 +7,9 @@ use std::slice;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText, Token, Visit};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::external_dns::Changes;
 use test_support::harness::{TOKEN, endpoint_of, published};
 
 use crate::access_strangers::{NAME, Stage, at};

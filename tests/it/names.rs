@@ -1,8 +1,8 @@
 //! Which names are published, how they are written, and in which zone.
 
 use cloudflare_emulator::Plan;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{Harness, published};
 

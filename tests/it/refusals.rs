@@ -9,9 +9,9 @@ mod steps;
 use std::collections::BTreeSet;
 
 use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Unconfigured};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::external_dns::ExternalDns;
+use test_support::external_dns::{Changes, ExternalDns};
 use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 use crate::shared_account::{SharedAccount, settle, stamp};

@@ -1,6 +1,7 @@
 //! `--registry=txt`: every change carries TXT records that say what the stamp says already, and none of them is stored.
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use test_support::external_dns::Changes;
 use test_support::harness::published;
 
 use crate::shared_account::{SharedAccount, stamp};

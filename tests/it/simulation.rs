@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::{Looks, looks_around};
-use test_support::external_dns::ExternalDns;
+use test_support::external_dns::{Changes, ExternalDns};
 use test_support::harness::Program;
 
 use crate::shared_account::SharedAccount;

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Call, Cloudflare, Emulator, Fault, Matcher, Time, Visit, Visitor};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::ExternalDns;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::external_dns::{Changes, ExternalDns};
 use test_support::harness::Program;
 use test_support::sweeps;
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::{Harness, Program, endpoint, published};
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use serde_json::json;
 use test_support::clock::ManualClock;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, Program, published};
 
 /// So much of a request's time leaves none to write.

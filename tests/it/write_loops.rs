@@ -1,9 +1,9 @@
 //! Another program changes back each write of ours: after two times the webhook leaves it, and everything else goes on.
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan, Record};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::{Value, json};
-use test_support::external_dns::exchange;
+use test_support::external_dns::{Changes, exchange};
 use test_support::harness::{Harness, Program, endpoint_of, published};
 
 /// The hostname that is fought over.

@@ -6,10 +6,11 @@ mod writes;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
 use test_support::harness::published;
 
@@ -387,7 +388,7 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
     let (changes, snapshot) = (cloudflare.changes(&desired), cloudflare.snapshot());
     let begun = processor_time();
-    let plan = plan(&changes, &snapshot, &PlanInputs::default(), WHOLE);
+    let plan = plan(&changes.read(), &snapshot, &PlanInputs::default(), WHOLE);
     let taken = processor_time() - begun;
     assert!(taken < Duration::from_secs(7), "{taken:?}");
     assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));

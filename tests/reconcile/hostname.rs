@@ -271,7 +271,7 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
     let desired = [on("office", "")];
     let earlier = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
     let changes = cloudflare.changes(&desired);
-    let previewed = plan(&changes, &cloudflare.snapshot(), &earlier, WHOLE);
+    let previewed = plan(&changes.read(), &cloudflare.snapshot(), &earlier, WHOLE);
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
     let mut at_once = cloudflare.clone();
     at_once.apply(&previewed, usize::MAX);
@@ -298,7 +298,7 @@ fn a_move_is_waited_for_whatever_the_age_of_its_record() {
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
         let earlier = PlanInputs { unready, ..PlanInputs::default() };
         let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
-        let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, WHOLE);
+        let plan = plan(&cloudflare.changes(&desired).read(), &snapshot, &earlier, WHOLE);
         assert_eq!(labels(&plan), ["moving"]);
     }
 }

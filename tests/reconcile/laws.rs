@@ -398,7 +398,7 @@ proptest! {
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
             let earlier = external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs::default();
-            plan::plan(&changes, &cloudflare.snapshot(), &earlier, WHOLE)
+            plan::plan(&changes.read(), &cloudflare.snapshot(), &earlier, WHOLE)
         };
         let plan = plan_now(&cloudflare);
         cloudflare.apply(&plan, usize::MAX);

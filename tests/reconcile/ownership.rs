@@ -1,11 +1,12 @@
 //! The owner of a record or a rule where that is not plain, on plans alone.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, WHOLE, tunnel_id};
 use test_support::harness;
 
@@ -74,7 +75,7 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
     assert!(!cloudflare.records[0].comment.contains("resource"), "{}", cloudflare.records[0].comment);
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
-    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
+    let plan = plan(&changes.read(), &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -110,7 +111,7 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
-    let plan = plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
+    let plan = plan(&changes.read(), &cloudflare.snapshot(), &PlanInputs::default(), WHOLE);
     assert_eq!(plan.refusals, []);
 }
 

@@ -8,12 +8,13 @@ mod word;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, ReusablePolicy, TeamName,
 };
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
     AccessReadError, AccessReading, AccessSnapshot,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, adjust, tunnel_id};
 use test_support::harness::{endpoint, endpoint_of};
 

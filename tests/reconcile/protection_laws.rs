@@ -2,11 +2,11 @@
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
 use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Destination, PolicyDecision};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;
-use test_support::external_dns::{Registry, TXT};
+use test_support::external_dns::{Changes, Registry, TXT};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint_of;
 

@@ -16,7 +16,7 @@ fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
 
 fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &PlanInputs) -> Plan {
     let changes = cloudflare.changes(desired);
-    plan(&changes, &cloudflare.snapshot(), earlier, WHOLE)
+    plan(&changes.read(), &cloudflare.snapshot(), earlier, WHOLE)
 }
 
 /// The services of the rules that are written.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::model::Record;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage};
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, NamespaceCode, Stamp};
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, STAGES, tunnel_id};
 use test_support::harness;
 

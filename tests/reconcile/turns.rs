@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, pieces, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use proptest::prelude::*;
+use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::{endpoint_of, published};
 
@@ -17,7 +18,7 @@ fn shop(name: &str) -> Endpoint {
 }
 
 fn of(cloudflare: &FakeCloudflare, changes: &Changes, earlier: &PlanInputs, turn: Turn<'_>) -> Plan {
-    plan(changes, &cloudflare.snapshot(), earlier, turn)
+    plan(&changes.read(), &cloudflare.snapshot(), earlier, turn)
 }
 
 fn names(plan: &Plan) -> Vec<String> {

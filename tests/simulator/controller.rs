@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::{Answer, Heard, MEDIA_TYPE, Reaction, Registry, SyncPolicy, exchange};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::external_dns::{
+    Answer, Changes, Heard, MEDIA_TYPE, Reaction, Registry, SyncPolicy, exchange,
+};
 
 /// Why a loop ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -163,7 +163,7 @@ impl LastLoop {
         let mut news = last.refusals.replace(refusals.chain(left).collect(), now, &is_expected);
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
-        let asked = changes.wanted().filter(|_| !is_dry_run);
+        let asked = changes.wanted.iter().filter(|_| !is_dry_run);
         let asked = asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
         last.written = inserted(asked.filter(|hostname| !last.postponed.contains(hostname)));
         last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());

@@ -65,9 +65,9 @@ impl HostRequest {
 /// of another namespace.
 pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostRequest> {
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
-    let (wanted, withdrawn) = (changes.wanted(), changes.delete.iter());
+    let Changes { wanted, deleted } = changes;
     let mut reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
-    for endpoint in wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()) {
+    for endpoint in wanted.iter().filter(|endpoint| endpoint.is_address_or_cname()) {
         for CanonicalEndpoint { endpoint, publication, intent: _ } in reader.read(endpoint) {
             let wanted = Wanted {
                 resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
@@ -77,12 +77,12 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
             push_lean(&mut requests.entry(endpoint.dns_name.into()).or_default().wanted, wanted);
         }
     }
-    for endpoint in withdrawn.filter(|endpoint| endpoint.is_address_or_cname()) {
+    for endpoint in deleted.iter().filter(|endpoint| endpoint.is_address_or_cname()) {
         let request = requests.entry(hostname::normalize(&endpoint.dns_name).into()).or_default();
         let resource = endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
         request.withdrawn.insert(endpoint.set_identifier.as_str().into(), resource);
     }
-    for (owned_name, txt_name) in wanted.filter_map(registry_names) {
+    for (owned_name, txt_name) in wanted.iter().filter_map(registry_names) {
         if let Some(request) = requests.get_mut(&*owned_name) {
             request.registry_names.push(txt_name);
         }

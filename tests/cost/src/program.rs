@@ -67,11 +67,10 @@ impl Handler for Program {
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.for_each_change(&mut |ReceivedEndpoint { is_deleted, endpoint, .. }| {
-            if let Some(endpoint) = plan::needed_by_plan(endpoint) {
-                if is_deleted { &mut changes.delete } else { &mut changes.create }.push(endpoint);
-            }
-        })?;
+        let needed = |received: ReceivedEndpoint| plan::needed_by_plan(received.endpoint);
+        let lists = body.changes()?;
+        lists.for_each_wanted(&mut |received| changes.wanted.extend(needed(received)))?;
+        lists.for_each_deleted(&mut |received| changes.deleted.extend(needed(received)))?;
         let turn = Turn { start: None, hostnames_max: usize::MAX };
         let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), turn);
         *self.planned.lock().expect("nothing panicked") = plan;

@@ -1,8 +1,8 @@
 //! What is changed by hand of ours is shown to ExternalDNS and mended, once.
 
 use cloudflare_emulator::{Cloudflare, Token};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, TOKEN, endpoint, published};
 
 use super::{Edit, before, desired, edit_rules, patch};

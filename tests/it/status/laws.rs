@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use proptest::prelude::*;
 use serde_json::json;
 use test_support::clock::ManualClock;
+use test_support::external_dns::Changes;
 use test_support::harness::{Harness, Program, endpoint_of};
 
 use super::{Row, Status, overview};

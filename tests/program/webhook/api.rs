@@ -49,10 +49,9 @@ impl Handler for Fake {
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.for_each_change(&mut |arrived| {
-            let list = if arrived.is_deleted { &mut changes.delete } else { &mut changes.create };
-            list.push(arrived.endpoint);
-        })?;
+        let lists = body.changes()?;
+        lists.for_each_wanted(&mut |received| changes.wanted.push(received.endpoint))?;
+        lists.for_each_deleted(&mut |received| changes.deleted.push(received.endpoint))?;
         self.applied.lock().unwrap().push(changes);
         Ok(())
     }

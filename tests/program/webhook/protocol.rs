@@ -61,8 +61,8 @@ fn the_whole_conversation_runs_on_one_connection() {
 
     let changes = service.applied.lock().unwrap();
     assert_eq!(changes.len(), 2);
-    assert_eq!(changes[0].create[0].dns_name, "b.example.com");
-    assert_eq!(changes[1].delete[0].dns_name, "b.example.com");
+    assert_eq!(changes[0].wanted[0].dns_name, "b.example.com");
+    assert_eq!(changes[1].deleted[0].dns_name, "b.example.com");
     api.assert_nothing_failed();
 }
 

@@ -131,7 +131,7 @@ fn no_application_is_made_for_a_rule_that_cannot_be_written() {
     let changes = cloudflare.changes(&[at(NAME, "", ""), path, at("b.example.com", "", "staff")]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
-    let plan = plan(&changes, &snapshot, &PlanInputs::default(), WHOLE);
+    let plan = plan(&changes.read(), &snapshot, &PlanInputs::default(), WHOLE);
     assert_eq!(labels(&plan), ["local_tunnel", "local_tunnel", "waiting"]);
     let protected: Vec<_> =
         plan.application_writes.iter().map(|write| write.place.hostname().as_str()).collect();
@@ -315,7 +315,7 @@ fn a_deletion_that_is_paused_is_not_planned() {
     let opened = [at(NAME, "", OPEN)];
     run(&mut cloudflare, &opened);
     let changes = cloudflare.changes(&opened);
-    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
+    let plan = |inputs: &PlanInputs| plan(&changes.read(), &cloudflare.snapshot(), inputs, WHOLE);
     let deletion = &plan(&PlanInputs::default()).application_writes[0];
     let paused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
     let inputs = PlanInputs { paused: paused.into_iter().collect(), ..PlanInputs::default() };
@@ -337,7 +337,7 @@ fn nothing_is_opened_while_the_writes_of_its_hostname_are_refused() {
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
     run(&mut cloudflare, &[at(NAME, "", OPEN)]);
     let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
-    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
+    let plan = |inputs: &PlanInputs| plan(&changes.read(), &cloudflare.snapshot(), inputs, WHOLE);
     let whole = plan(&PlanInputs::default());
     let later = plan(&after_refused_records(&whole));
     assert_eq!((whole.application_writes.len(), whole.notes.len()), (1, 2));
@@ -351,7 +351,7 @@ fn a_preview_of_an_opening_names_the_deletion_and_waits_for_nothing() {
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
     let changes = cloudflare.changes(&[at(NAME, "", OPEN)]);
     let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
-    let previewed = plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE);
+    let previewed = plan(&changes.read(), &cloudflare.snapshot(), &inputs, WHOLE);
     let [write] = &*previewed.application_writes else { panic!("{previewed:?}") };
     assert!(matches!(write.operation, ApplicationOperation::Delete(_)), "{write:?}");
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
@@ -359,12 +359,12 @@ fn a_preview_of_an_opening_names_the_deletion_and_waits_for_nothing() {
     let application = cloudflare.applications()[0].clone();
     let twin = Application { id: "twin".into(), audience: "twin".into(), ..application.clone() };
     cloudflare.applications_mut().push(twin);
-    assert_eq!(plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE).application_writes.len(), 2);
+    assert_eq!(plan(&changes.read(), &cloudflare.snapshot(), &inputs, WHOLE).application_writes.len(), 2);
 
     let check = format!(r#"{{"required":true,"teamName":"my-team","audTag":["{}"]}}"#, application.audience);
     let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
-    let refused = plan(&changes, &cloudflare.snapshot(), &inputs, WHOLE);
+    let refused = plan(&changes.read(), &cloudflare.snapshot(), &inputs, WHOLE);
     assert_eq!((labels(&refused), refused.application_writes), (vec!["still_protected"], vec![]));
 }
 
@@ -380,7 +380,7 @@ fn a_preview_of_two_openings_names_the_deletion_of_the_one_that_is_not_refused()
     let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
     let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
-    let previewed = plan(&cloudflare.changes(&both(OPEN)), &cloudflare.snapshot(), &inputs, WHOLE);
+    let previewed = plan(&cloudflare.changes(&both(OPEN)).read(), &cloudflare.snapshot(), &inputs, WHOLE);
     let labels = labels(&previewed);
     let operations: Vec<_> = previewed.application_writes.into_iter().map(|one| one.operation).collect();
     assert_eq!((labels, operations), (vec!["still_protected"], vec![deleted]));
@@ -396,7 +396,7 @@ fn an_opening_whose_writes_are_refused_fails_no_request() {
     cloudflare.applications_mut().push(twin);
     run(&mut cloudflare, &[at(NAME, "", OPEN)]);
     let changes = cloudflare.changes(&[at(NAME, "", OPEN), at(NAME, "/new", OPEN)]);
-    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, WHOLE);
+    let plan = |inputs: &PlanInputs| plan(&changes.read(), &cloudflare.snapshot(), inputs, WHOLE);
     let whole = plan(&PlanInputs::default());
     let later = plan(&after_refused_records(&whole));
     assert_eq!((labels(&whole), labels(&later)), (vec!["waiting"; 2], vec!["cloudflare"]));

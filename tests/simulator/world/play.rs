@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloudflare_emulator::{Call, Fault, Matcher, Time};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::external_dns::{Registry, SyncPolicy};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::external_dns::{Changes, Registry, SyncPolicy};
 use test_support::harness::published;
 
 use crate::controller::{Controller, Failure};

@@ -9,7 +9,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{self, Endpoint};
+use serde::Serialize;
 
 pub use self::planner::{SyncPolicy, plan};
 pub use self::registry::{AppliedRecords, Registry, TXT, TXT_BELOW, TxtNames};
@@ -25,6 +26,32 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct ExternalDns {
     pub api: SocketAddr,
     pub registry: Registry,
+}
+
+/// `plan.Changes` of ExternalDNS, in the form in which it is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub create: Vec<Endpoint>,
+    /// Endpoints as `GET /records` showed them, each paired with one of `update_new`.
+    #[serde(rename = "updateOld", skip_serializing_if = "Vec::is_empty")]
+    pub update_old: Vec<Endpoint>,
+    /// The same endpoints in their wanted form.
+    #[serde(rename = "updateNew", skip_serializing_if = "Vec::is_empty")]
+    pub update_new: Vec<Endpoint>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delete: Vec<Endpoint>,
+}
+
+impl Changes {
+    pub fn wanted(&self) -> impl Iterator<Item = &Endpoint> {
+        self.create.iter().chain(&self.update_new)
+    }
+
+    /// What the program reads of them.
+    pub fn read(&self) -> endpoint::Changes {
+        endpoint::Changes { wanted: self.wanted().cloned().collect(), deleted: self.delete.clone() }
+    }
 }
 
 /// What comes of a call to the webhook.

@@ -12,7 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
@@ -39,6 +39,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::{
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::external_dns::Changes;
 use crate::external_dns::Registry;
 
 pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
@@ -514,7 +515,7 @@ impl FakeCloudflare {
     pub fn plan_after(&self, changes: &Changes, seconds: usize) -> Plan {
         let date_unix_seconds = i64::try_from(self.writes + seconds).ok();
         let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
-        plan(changes, &snapshot, &self.earlier(), WHOLE)
+        plan(&changes.read(), &snapshot, &self.earlier(), WHOLE)
     }
 
     fn earlier(&self) -> PlanInputs {

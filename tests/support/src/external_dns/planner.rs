@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+
+use super::Changes;
 
 /// The types of `--managed-record-types`, unless it names others.
 const MANAGED_TYPES: [&str; 3] = ["A", "AAAA", "CNAME"];

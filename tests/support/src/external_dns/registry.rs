@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 
+use super::Changes;
 use super::planner::{normalized, plan, plan_for, without_dot};
 
 /// `--txt-owner-id`, unless it says otherwise.
