@@ -45,9 +45,8 @@ use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Body, ReceivedEndpoint};
 use crate::webhook::{Failure, Handler};
 
-/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. A thread that holds
-/// one of the locks takes only locks of fields below it, and those inside `reader` and `metrics`, under which it takes no
-/// other lock.
+/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
+/// the order of the fields; those inside `reader`, `readiness` and `metrics` come last, and nothing is locked under them.
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,

@@ -54,10 +54,10 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// True if memory has room for the endpoints (`kept` bytes) together with the body, and later, when the body is
-    /// dropped, for the endpoints together with `made` bytes.
-    pub fn has_room(&self, kept: usize, made: usize) -> bool {
-        kept + made.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
+    /// True if the endpoints (`kept` bytes) fit into memory beside the body now, and beside what is `planned` of them
+    /// once the body is dropped.
+    pub fn has_room(&self, kept: usize, planned: usize) -> bool {
+        kept + planned.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }
 
     /// The memory of the body, emptied, to be used for the answer.

@@ -333,7 +333,7 @@ fn a_failure_after_a_quiet_time_is_told_as_the_first_one_was() {
     }
 }
 
-/// ExternalDNS ends after an answer 500.
+/// The writes are done, so the answer is 503 with their result.
 #[test]
 fn a_reading_that_fails_after_the_probe_leaves_the_rest_to_the_next_loop() {
     let harness = Harness::with_foreign();
