@@ -603,6 +603,7 @@ mod tests {
         };
         assert!(misspelled("webhook/acess-policy").leaves_unprotected());
         assert!(misspelled("webhook/protected").leaves_unprotected());
+        assert!(invalid("webhook/tunnel is \"webhook/access-policy\"").leaves_unprotected());
         assert!(!misspelled("webhook/tunnel-servise").leaves_unprotected());
         assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }

@@ -63,7 +63,7 @@ impl Refusal {
         lines
     }
 
-    /// The same refusal in its other form: a plan refuses a whole hostname, and a run the rule without a path.
+    /// The same refusal in its other form: of the whole hostname, or of the hostname's rule without a path.
     pub fn alike(&self) -> Option<Self> {
         let path = self.set_identifier.as_deref();
         let set_identifier = path.is_none().then(Box::default);

@@ -227,7 +227,6 @@ fn access_properties_under_the_guard_are_refused_by_name() {
         ("access-required", "false"),
         ("access-team-name", "my-team"),
         ("access-aud-tag", "x"),
-        ("access-policy", "none"),
     ] {
         let mut cloudflare = guarded(covering(&[NAME]));
         let plan = run(&mut cloudflare, &[endpoint(NAME, &[SERVICE, property])]);
@@ -235,6 +234,30 @@ fn access_properties_under_the_guard_are_refused_by_name() {
         let text = plan.refusals[0].to_string();
         assert!(text.contains(property.0) && text.contains("ACCESS_GUARD"), "{text}");
     }
+}
+
+#[test]
+fn the_word_that_opens_publishes_nothing_under_the_guard() {
+    for access in [covering(&[NAME]), covering(&[]), unread("example.com")] {
+        let mut cloudflare = guarded(access);
+        let plan = run(&mut cloudflare, &[endpoint(NAME, &[SERVICE, ("access-policy", "none")])]);
+        assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0), "{:?}", cloudflare.access);
+    }
+}
+
+/// The endpoint says what is so, and the guard then closes the rule.
+#[test]
+fn what_was_opened_by_the_word_gets_the_check_of_the_guard() {
+    let open = endpoint(NAME, &[SERVICE, ("access-policy", "none")]);
+    let mut cloudflare = guarded(covering(&[NAME]));
+    cloudflare.access_guard = false;
+    run(&mut cloudflare, std::slice::from_ref(&open));
+    cloudflare.access_guard = true;
+    run(&mut cloudflare, std::slice::from_ref(&open));
+    let snapshot = cloudflare.snapshot();
+    assert!(
+        snapshot.own_rules().all(|(_, rule)| rule.requires_access()) && snapshot.own_rules().count() == 1
+    );
 }
 
 #[test]

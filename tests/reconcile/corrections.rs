@@ -80,6 +80,11 @@ fn a_refused_rule_leaves_the_claims_of_the_rules_from_before_the_request() {
     assert_eq!(corrected(&before, &desired, &[]), [digests(&["", "^/b$"])]);
     assert_eq!(corrected(&before, &desired, &["^/b$"]), [digests(&[""])]);
     assert_eq!(corrected(&before, &desired, &["^/c$"]), [""; 0], "the stamp names all three");
+    // Of two rules that are deleted, one is left.
+    let fewer = at(&["^/d$"]);
+    assert_eq!(corrected(&before, &fewer, &["^/d$", "^/b$"]), [digests(&["", "^/d$"])]);
+    assert_eq!(corrected(&before, &fewer, &["^/d$"]), [""; 0]);
+    assert_eq!(corrected(&before, &fewer, &["^/d$", "^/b$", ""]), [""; 0]);
     // The stamp names the rule, whichever service it has.
     let mut other_service = at(&["", "^/b$"]);
     other_service[0] = endpoint(NAME, &[("tunnel-service", "http://new:80")]);
@@ -101,6 +106,10 @@ fn a_record_is_not_kept_for_a_foreign_rule_alone_while_a_rule_of_ours_is_there()
     let plan = before.plan(&before.changes(&[]));
     let host = plan.host(NAME).expect("its rule is deleted");
     // Only Unstamp, which comes after the deletion, releases the record.
-    assert_eq!((host.stamp_operations.len(), host.unstamp_operations.len()), (0, 1));
+    let [RecordOperation::Patch(released)] = &host.unstamp_operations[..] else { panic!("{host:?}") };
+    assert!(
+        host.stamp_operations.is_empty()
+            && released.comment.as_ref().is_some_and(|one| one.contains("rules=~"))
+    );
     assert_eq!(corrected(&before, &[], &[]), [""; 0]);
 }

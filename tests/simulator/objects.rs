@@ -198,7 +198,7 @@ impl Object {
             alias: random.chance(10).then(|| random.pick(&focus.hosts)).filter(|alias| *alias != host),
             has_set_identifier: random.chance(if path.is_some() { 80 } else { 30 }),
             mistake: None,
-            is_forbidden: access == Access::Open && settings.forbids_opening(),
+            is_forbidden: access == Access::Open && !settings.access_opt_out,
         };
         if focus.has(Concern::Mistakes) && random.chance(20) {
             object.mistype(random, settings);
@@ -273,7 +273,7 @@ impl Object {
             *service = format!("{kind}-{own}");
         }
         self.access = access;
-        self.is_forbidden = access == Access::Open && settings.forbids_opening();
+        self.is_forbidden = access == Access::Open && !settings.access_opt_out;
     }
 
     fn may_have(&self, mistake: &Mistake) -> bool {

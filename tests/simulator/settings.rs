@@ -102,11 +102,6 @@ impl Settings {
         }
     }
 
-    /// Whether no object may open its hostname.
-    pub(crate) fn forbids_opening(&self) -> bool {
-        self.access_guard || !self.access_opt_out
-    }
-
     /// The program's variables.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let limit = self.mass_deletion_limit.to_string();

@@ -53,7 +53,7 @@ impl TargetMemory {
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
-    /// document. True for the failures to log: the first, and the first after the tunnel accepted its unchanged document.
+    /// document. True for the failures to log: the first, and the first after the tunnel first accepted its unchanged document.
     pub(crate) fn note_failed(&mut self, reason: &Reason, now: Instant) -> bool {
         let is_first = self.failure.is_none() && self.edit_pause.is_none();
         self.failure = Some(reason.clone());

@@ -161,6 +161,9 @@ pub(in crate::reconcile) fn pass_gate(
             let (check, access_step) = gate.check_of_policies(wanted)?;
             (Some(check), access_step)
         }
+        WantedAccess::Open if context.snapshot.operator().access_guard => {
+            return Err(Reason::Unprotected("webhook/access-policy is none".to_owned()));
+        }
         _ if context.snapshot.operator().access_guard => (Some(gate.check_of_guard()?), AccessStep::Nothing),
         WantedAccess::Open => (None, gate.plan_opening()?),
         WantedAccess::Unspecified => (gate.check_of_present()?, AccessStep::Nothing),

@@ -199,13 +199,8 @@ impl RuleReader<'_, '_> {
         if self.properties.text(ACCESS_POLICY).is_none() {
             return WantedAccess::Unspecified;
         }
-        let operator = &self.reader.settings.operator;
-        let forbidding = [
-            (operator.access_guard, "ACCESS_GUARD=true"),
-            (!operator.access_opt_out, "ACCESS_OPT_OUT=false"),
-        ];
-        if let Some((_, setting)) = forbidding.into_iter().find(|(forbids, _)| *forbids) {
-            let problem = format!("is {OPEN}, and {setting} lets no object open a hostname");
+        if !self.reader.settings.operator.access_opt_out {
+            let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
             self.mistake(ACCESS_POLICY, problem);
         }
         WantedAccess::Open

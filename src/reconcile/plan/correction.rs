@@ -5,11 +5,13 @@
 //! because the new record would hide a wildcard's record, and the comment of an older record is restored. A takeover that
 //! deleted records is not undone.
 
+use std::collections::BTreeSet;
+
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{Record, RecordId, RecordPatch};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
-use crate::reconcile::stamp::Claims;
+use crate::reconcile::stamp::{Claims, Digest};
 
 /// The operations that correct the `stamped` records of a hostname. `before` are the hostname's records that the plan
 /// was made for.
@@ -35,18 +37,19 @@ pub fn corrections(
     stamped.iter().map(correction).collect()
 }
 
-/// The claims that the stamp should have; `None` if each new rule that it claims was written. Such a hostname was not
-/// given to Unstamp, so its records have the comment of Stamp.
+/// The claims that the stamp should have: those of Stamp without rules that were not written and rules that were deleted.
+/// `None` if there are none of these, or if every edit was written: Unstamp may then have run.
 fn corrected_claims(host: &HostPlan, is_written: impl Fn(&PlannedEdit) -> bool) -> Option<Claims> {
-    // The digest would make a foreign rule ours.
-    let is_wrong = |planned: &&PlannedEdit| {
-        let is_new = matches!(planned.edit, RuleEdit::Put { replaces: false, .. });
-        is_new && !is_written(planned) && !host.comment.had_digest(&planned.digest())
+    if host.edits.iter().all(&is_written) {
+        return None;
+    }
+    let is_removed = |planned: &&PlannedEdit| match &planned.edit {
+        // The digest would make a foreign rule ours, unless the stamp named the rule before this request.
+        RuleEdit::Put { replaces, .. } => {
+            !replaces && !is_written(planned) && !host.comment.had_digest(&planned.digest())
+        }
+        RuleEdit::Delete { .. } => is_written(planned),
     };
-    let is_deleted =
-        |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. }) && is_written(planned);
-    let mut wrong = host.edits.iter().filter(is_wrong).peekable();
-    wrong.peek()?;
-    let removed = inserted(wrong.chain(host.edits.iter().filter(is_deleted)).map(PlannedEdit::digest));
-    Some(host.comment.without(&removed))
+    let removed: BTreeSet<Digest> = inserted(host.edits.iter().filter(is_removed).map(PlannedEdit::digest));
+    (!removed.is_empty()).then(|| host.comment.without(&removed))
 }

@@ -72,7 +72,7 @@ impl Snapshot {
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
     /// for that rule, and ExternalDNS is not shown it.
     pub(in crate::reconcile) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        self.foreign_rule_behind(record).filter(|_| stamp.claims.is_released)
+        stamp.claims.is_released.then(|| self.foreign_rule_behind(record)).flatten()
     }
 
     /// A foreign rule that visitors reach by the record: of its name, or of a name below its wildcard.

@@ -9,6 +9,7 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
+use crate::reconcile::stamp::Claims;
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
@@ -178,6 +179,7 @@ pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Op
     let mut comment = CommentPlan::of(host, &[], &[]);
     // All digests go with the record, also those of a recent change.
     comment.removed_dangling = comment::dangling(host, &[]);
+    (comment.after, comment.keeps_dangling) = (Claims::default(), false);
     Some(HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
