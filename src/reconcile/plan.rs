@@ -10,6 +10,7 @@ mod host;
 mod judge;
 mod mass_deletion;
 mod notes;
+mod opening;
 mod piece;
 mod planned;
 mod request;
@@ -23,19 +24,14 @@ pub use piece::{Piece, pieces};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
-use crate::reconcile::access::answering::rule_text;
-use crate::reconcile::access::gate::ApplicationOperation;
-use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::plan::host::planner::plan_host;
-use crate::reconcile::plan::planned::{HostOutcome, Opening};
+use crate::reconcile::plan::opening::Opening;
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
-use crate::reconcile::reason::Reason;
-use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The hostnames that one request changes.
@@ -84,11 +80,12 @@ fn candidates(
     let (mut candidates, mut deletions) = (BTreeMap::new(), Vec::new());
     for (hostname, request) in requests {
         if request.withdrawn.is_empty() {
-            let position = TurnPosition { deletes_hostname: false, hostname };
+            let position = TurnPosition { counts_as_deletion: false, hostname };
             candidates.insert(position, TurnCandidate::Unplanned(request));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            deletions.push((TurnPosition { deletes_hostname: outcome.deletes_hostname, hostname }, outcome));
+            deletions
+                .push((TurnPosition { counts_as_deletion: outcome.counts_as_deletion, hostname }, outcome));
         }
     }
     mass_deletion::refuse(&mut deletions, context.snapshot);
@@ -97,48 +94,7 @@ fn candidates(
     candidates
 }
 
-/// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens stays
-/// as it is.
-fn still_protected(opening: &Opening, plan: &Plan, snapshot: &Snapshot) -> Option<Reason> {
-    let is_written = |rule: &Rule| {
-        let name = rule.folded_hostname();
-        let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
-        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
-    };
-    let first = opening.waits_for.first()?;
-    let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
-    let also_protects = rules_accepting(application, snapshot).find(|rule| !is_written(rule))?;
-    let is_of_place = snapshot.own_application(application).is_some_and(|own| *own.place == opening.place);
-    let (application, also_protects) = (application.name.clone(), rule_text(also_protects).into());
-    Some(Reason::StillProtected { application, also_protects, is_of_place })
-}
-
 impl Plan {
-    /// Refuses the openings that wait for an application which stays. A dry run shows the state after all loops: there the
-    /// other openings do not wait, and the refused ones delete no application.
-    fn decide_openings(&mut self, openings: Vec<Opening>, snapshot: &Snapshot, is_dry_run: bool) {
-        let mut kept = BTreeSet::new();
-        for opening in openings {
-            let reason = match still_protected(&opening, self, snapshot) {
-                Some(reason) => {
-                    kept.extend(opening.waits_for);
-                    reason
-                }
-                None if is_dry_run => continue,
-                None => Reason::WaitsForDeletion(opening.waits_for),
-            };
-            let (place, path) = (&opening.place, opening.place.path().unwrap_or_default());
-            let refusal =
-                Refusal::new(place.hostname().as_str(), Some(path), opening.resource.as_deref(), reason);
-            self.refusals.push(refusal);
-        }
-        if is_dry_run {
-            self.application_writes.retain(
-                |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
-            );
-        }
-    }
-
     /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
     /// planned and change nothing. Returns the openings of the candidates.
     fn take_turn(

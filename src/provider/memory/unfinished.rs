@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_began_a_hostname_has_two_more_requests_and_a_turn_that_began_none_has_no_more() {
-        let next = TurnPosition { deletes_hostname: false, hostname: "b.example.com".into() };
+        let next = TurnPosition { counts_as_deletion: false, hostname: "b.example.com".into() };
         for (begins, has_moved_on) in [(false, [true, true, true, true]), (true, [false, false, true, false])]
         {
             let mut turn = TurnMemory::default();

@@ -1,6 +1,10 @@
 //! Finds an open rule to which a record must not be pointed, because its visitors need a login now.
+//!
+//! For example, visitors of `shop.example.com` reach tunnel A, where its rule requires a token, and tunnel B has an open
+//! rule for `*.example.com`. The record is not pointed to B, unless an endpoint publishes the hostname there with a login
+//! or asks to be open.
 
-use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
+use crate::ingress::{PathPattern, Rule, is_status};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{names_of, rules_taking};
@@ -65,18 +69,19 @@ impl<'a> HostProtection<'a> {
 
 /// True if the publication decides about the requests that `open` and `closed` have in common: it takes all requests of
 /// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is ours.
-fn is_answered_by(
-    Publication { hostname, rule, wanted_access, .. }: &Publication,
-    open: &Rule,
-    is_own: bool,
-    closed: &Rule,
-) -> bool {
-    let path = rule.as_ref().and_then(WantedRule::path_text);
-    // A rule that is known to take all requests of the publication comes later. So does a rule of ours for more names.
-    let is_own_wider = || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path);
-    let comes_first = open.matches_all(hostname.as_str(), path) || is_own_wider();
-    let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
-    takes_all && (*wanted_access == WantedAccess::Open || rule.is_some() && comes_first)
+fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) -> bool {
+    let path = ours.path();
+    [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()))
+        && (ours.wanted_access == WantedAccess::Open
+            || ours.rule.is_some() && comes_before(ours, open, is_own))
+}
+
+/// True if our rule comes before `open`: a rule that is known to take all requests of the publication comes later, and so
+/// does a rule of ours for more names.
+fn comes_before(ours: &Publication, open: &Rule, is_own: bool) -> bool {
+    let (hostname, path) = (&ours.hostname, ours.path());
+    open.matches_all(hostname.as_str(), path)
+        || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path)
 }
 
 /// True if the rule serves visitors without a login.

@@ -2,10 +2,18 @@
 //! no endpoint asks for that: the rule or record *relies* on the application. The application protects its place, which
 //! is a hostname or a path of it, and for a wildcard all its names. The proxied records of each name lead to tunnels,
 //! and the rules there answer the visitors. A zone or a tunnel that was not read counts as open.
+//!
+//! | the rule that answers | without the application |
+//! |---|---|
+//! | requires another token, or is under another application | closed |
+//! | requires a token and is withdrawn | closed, because the application stays until the rule is deleted |
+//! | an endpoint opens its path, or the place that the rule takes whole | open, as it is asked for |
+//! | is of a wildcard above, and an endpoint opens the place, or it leads to no service | open, as it was published |
+//! | any other | open, although no endpoint asks for that: it relies on the application |
 
 use crate::ingress::{Rule, is_status};
 use crate::model::access::Destination;
-use crate::model::{Hostname, TunnelId};
+use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{Covering, HostProtection};
@@ -56,30 +64,36 @@ impl NameUnder<'_> {
         if self.is_under_another(&covering) {
             return None;
         }
-        // Rules behind the first one count too, if that one is a wildcard's rule whose Access check may go later, and if
-        // this application is the only one over the name.
-        let is_only_application = !self.opens_place && covering.len() == 1;
-        let is_of_wildcard = |rule: &Rule| rule.folded_hostname() != self.name();
-        let may_lose_check = |rule: &Rule| {
-            is_only_application && is_of_wildcard(rule) && rule.requires_another(self.own.application)
+        let (snapshot, is_only_application) = (self.protection.snapshot, covering.len() == 1);
+        let may_lose_checks = is_only_application && !self.opens_place;
+        let behind = if may_lose_checks { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
+        let mut records =
+            snapshot.answering(self.name()).iter().chain(behind).filter(|record| record.proxied);
+        records
+            .find_map(|record| self.open_behind(record, may_lose_checks))
+            .or_else(|| self.open_record_alone())
+    }
+
+    /// The first rule that would be open among those that answer requests by the record. With `may_lose_checks`, a
+    /// wildcard's rule may lose its Access check later, so the rules behind it count too.
+    fn open_behind(&self, record: &Record, may_lose_checks: bool) -> Option<String> {
+        // It is not known what answers in a tunnel that was not read.
+        let Some((id, tunnel)) = tunnel_of(record, self.protection.snapshot) else {
+            return Some(record_text(record));
         };
-        let snapshot = self.protection.snapshot;
-        let behind = if is_only_application { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
-        let records = snapshot.answering(self.name()).iter().chain(behind);
-        for record in records.filter(|record| record.proxied) {
-            // It is not known what answers in a tunnel that was not read.
-            let Some((id, tunnel)) = tunnel_of(record, snapshot) else { return Some(record_text(record)) };
-            let rules =
-                rules_taking_until(self.name(), self.own.place.path(), tunnel, &|rule| !may_lose_check(rule));
-            if let Some(rule) = rules.into_iter().find(|rule| self.becomes_open(id, rule)) {
-                return Some(rule_text(rule));
-            }
-        }
+        let is_last = |rule: &Rule| {
+            let is_of_wildcard = rule.folded_hostname() != self.name();
+            !(may_lose_checks && is_of_wildcard && rule.requires_another(self.own.application))
+        };
+        let rules = rules_taking_until(self.name(), self.own.place.path(), tunnel, &is_last);
+        rules.into_iter().find(|rule| self.becomes_open(id, rule)).map(rule_text)
+    }
+
+    /// Our record without a rule, if it would be open and no endpoint opens or withdraws it.
+    fn open_record_alone(&self) -> Option<String> {
         let place = self.place_of(None);
-        if self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place) {
-            return None;
-        }
-        self.protection.record_only().map(record_text)
+        let is_asked_for = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
+        self.protection.record_only().filter(|_| !is_asked_for).map(record_text)
     }
 
     /// True if visitors would reach the rule without a login, although no endpoint asks for that.

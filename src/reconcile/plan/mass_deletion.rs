@@ -27,7 +27,7 @@ struct OwnHostname {
 
 /// Refuses the planned deletions that are mass deletions.
 pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &Snapshot) {
-    let withdrawn = deletions.iter().filter(|(position, _)| position.deletes_hostname);
+    let withdrawn = deletions.iter().filter(|(position, _)| position.counts_as_deletion);
     let withdrawn: BTreeSet<Box<str>> = inserted(withdrawn.map(|(position, _)| position.hostname.clone()));
     let refused = mass_deleted(&withdrawn, snapshot);
     for (TurnPosition { hostname, .. }, outcome) in deletions {

@@ -10,8 +10,8 @@ use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
-use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::comment::CommentPlan;
+use crate::reconcile::plan::opening::Opening;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
@@ -78,7 +78,7 @@ impl Plan {
 /// hostname may take over their visitors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnPosition {
-    pub(crate) deletes_hostname: bool,
+    pub(crate) counts_as_deletion: bool,
     pub(crate) hostname: Box<str>,
 }
 
@@ -144,21 +144,11 @@ pub(super) struct HostOutcome {
     pub(super) plan: Option<HostPlan>,
     /// True if the hostname counts among the deletions of the request: it is withdrawn as a whole and has a record, even if
     /// another loop deletes it.
-    pub(super) deletes_hostname: bool,
+    pub(super) counts_as_deletion: bool,
     pub(super) refusals: Vec<Refusal>,
     pub(super) openings: Vec<Opening>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
-}
-
-/// The opening of a place that a later request finishes, unless it is refused.
-#[derive(Debug)]
-pub(super) struct Opening {
-    pub(super) place: Place,
-    /// The object that asks for it, if it is known.
-    pub(super) resource: Option<Box<str>>,
-    /// The ids of the applications over the place, the first to be deleted first.
-    pub(super) waits_for: Vec<Box<str>>,
 }
 
 impl HostOutcome {

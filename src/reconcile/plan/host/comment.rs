@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Host;
+use super::{Host, HostRule};
 use crate::collections::inserted;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::reconcile::access::gate::Gated;
@@ -25,7 +25,7 @@ pub struct CommentPlan {
     /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
     may_be_cut: bool,
     /// The claims from Stamp until Unstamp.
-    pub(super) during: Claims,
+    during: Claims,
     /// The claims after Unstamp.
     pub(in crate::reconcile::plan) after: Claims,
     /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
@@ -72,7 +72,7 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 
 /// The reason if the comment has no room for the claims of the `accepted` endpoints beside those of the stamp.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
-    let comment = CommentPlan::of(host, accepted, &[]);
+    let comment = CommentPlan::of(host, accepted, &[], &[]);
     if comment.has_room(&comment.during) {
         return None;
     }
@@ -95,8 +95,13 @@ pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
 }
 
 impl CommentPlan {
-    /// The comment while the `accepted` endpoints are published. `after` still has the digests of rules that are deleted.
-    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Self {
+    /// The comment of a request that publishes the `accepted` endpoints and deletes the rules `deleted`.
+    pub(super) fn of(
+        host: &Host<'_>,
+        accepted: &[&Gated],
+        withdrawn: &[Option<&str>],
+        deleted: &[HostRule<'_>],
+    ) -> Self {
         let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
         stamp.resource = resource(host, accepted, &stamp).map(Into::into);
         stamp.bind_to(host.name());
@@ -107,7 +112,8 @@ impl CommentPlan {
         let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
         let during = claims_during(host, accepted, withdrawn);
         let mut after = during.clone();
-        after.digests.retain(|digest| !removed_dangling.contains(digest));
+        let is_deleted = |digest: &Digest| deleted.iter().any(|rule| rule.digest == *digest);
+        after.digests.retain(|digest| !removed_dangling.contains(digest) && !is_deleted(digest));
         Self {
             stamp,
             namespace: host.operator().namespace_guard.then(asking).flatten(),
@@ -118,6 +124,21 @@ impl CommentPlan {
             removed_dangling,
             keeps_dangling,
         }
+    }
+
+    /// The comment of a record that is deleted: all its digests go, also those of a recent change.
+    pub(super) fn of_deleted_record(host: &Host<'_>) -> Self {
+        Self {
+            after: Claims::default(),
+            removed_dangling: dangling(host, &[]),
+            keeps_dangling: false,
+            ..Self::of(host, &[], &[], &[])
+        }
+    }
+
+    /// The comments of Stamp and of Unstamp; `None` for claims that do not fit.
+    pub(super) fn texts(&self) -> (Option<Box<str>>, Option<Box<str>>) {
+        (self.with(&self.during), self.with(&self.after))
     }
 
     /// The reason why a later request has to remove digests.

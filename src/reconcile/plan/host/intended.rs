@@ -1,4 +1,11 @@
-//! What a request would make of a hostname, and the rules that its visitors would leave behind.
+//! What a request would make of a hostname, and the rules that its visitors would leave behind if its record pointed to
+//! another tunnel:
+//!
+//! | a rule in the tunnel that visitors reach now | is left behind |
+//! |---|---|
+//! | foreign, of the hostname; or of a name below the wildcard | always |
+//! | foreign and wider, such as a catch-all | unless an endpoint or our present rule takes all paths |
+//! | of a wildcard of ours | unless the rule without a path stays, or its requests are answered in the wanted tunnel |
 
 use super::Host;
 use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
@@ -11,7 +18,7 @@ use crate::reconcile::reason::Reason;
 pub(super) struct Intended<'h> {
     /// The tunnel that will serve the hostname.
     pub(super) tunnel: TunnelId,
-    /// The tunnel that visitors reach now, if a rule there must not lose them.
+    /// The tunnel that visitors reach now, with a rule there that is left behind.
     pub(super) left_behind: Option<(TunnelId, &'h Rule)>,
     /// The reason if the record would take visitors to an open rule in the tunnel.
     pub(super) open_rule: Option<Reason>,
@@ -42,8 +49,9 @@ fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> O
     let visited = host.visited_tunnel()?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
     let takes_all_paths = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
+    let wider = || wider_rule_left_behind(host, &visited).filter(|_| !takes_all_paths);
     let of_wildcard = || wildcard_left_behind(host, wanted, accepted).filter(|_| !keeps_whole);
-    let rule = foreign_rule_left_behind(host, &visited, takes_all_paths).or_else(of_wildcard)?;
+    let rule = foreign_rule_left_behind(host, &visited).or_else(wider).or_else(of_wildcard)?;
     Some((visited, rule))
 }
 
@@ -63,26 +71,22 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     Some(if stays || is_asked_for() { visited } else { first.clone() })
 }
 
-/// A foreign rule in the tunnel that visitors reach now: of the hostname, of a name below the wildcard, or a wider one,
-/// unless an endpoint takes all paths. If the record pointed to another tunnel, the rule would lose its requests.
-fn foreign_rule_left_behind<'a>(
-    host: &Host<'a>,
-    visited: &TunnelId,
-    takes_all_paths: bool,
-) -> Option<&'a Rule> {
-    let snapshot = host.snapshot();
-    let wider = || {
-        let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
-        let tunnel = snapshot.tunnels.get(visited).filter(|_| !takes_all_paths)?;
-        // A rule of the hostname that is ours may be deleted.
-        let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
-        let rules = rules_taking_until(host.name(), None, tunnel, &is_last).into_iter();
-        // A rule with only a path is for no hostname more than for another.
-        let counts = |rule: &Rule| !rule.folded_hostname().is_empty() || rule.path().is_none();
-        rules.filter(|rule| is_foreign(rule) && counts(rule)).find(|rule| !is_status(rule.service()))
-    };
+/// A foreign rule in the tunnel that visitors reach now: of the hostname, or of a name below the wildcard.
+fn foreign_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
-    rule.or_else(|| snapshot.rule_below(host.name(), visited)).or_else(wider)
+    rule.or_else(|| host.snapshot().rule_below(host.name(), visited))
+}
+
+/// A foreign rule that is wider than the hostname and answers its requests in the tunnel that visitors reach now.
+fn wider_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
+    let snapshot = host.snapshot();
+    let is_foreign = |rule: &Rule| !snapshot.own_digests().has(visited, rule);
+    // A rule of the hostname that is ours may be deleted.
+    let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
+    let rules = rules_taking_until(host.name(), None, snapshot.tunnels.get(visited)?, &is_last).into_iter();
+    // A rule with only a path is for no hostname more than for another.
+    let counts = |rule: &Rule| !rule.folded_hostname().is_empty() || rule.path().is_none();
+    rules.filter(|rule| is_foreign(rule) && counts(rule)).find(|rule| !is_status(rule.service()))
 }
 
 /// A rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if no rule of the

@@ -35,16 +35,16 @@ pub(in crate::reconcile::plan) fn plan_host(
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         // An old answer does not tell whether a part of the hostname stays.
-        let deletes_hostname = wanted.is_empty() && host.has_claimed_record();
-        return HostOutcome { deletes_hostname, ..refused(Reason::Waiting(problem.into())) };
+        let counts_as_deletion = wanted.is_empty() && host.has_claimed_record();
+        return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
     }
     let decision = decide(host, wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
-    let deletes_hostname = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
-    let mut outcome = HostOutcome { deletes_hostname, ..decision.outcome };
+    let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
+    let mut outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
     match planned {
         Ok((host_plan, unfinished)) => {

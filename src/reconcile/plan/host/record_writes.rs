@@ -18,7 +18,7 @@ impl Change<'_, '_> {
         let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
-        let (during, after) = (comment.with(&comment.during), comment.with(&comment.after));
+        let (during, after) = comment.texts();
         match host.claimed_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = during.filter(|text| self.changes_stamp(record, text));

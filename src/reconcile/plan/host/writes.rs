@@ -9,7 +9,6 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
-use crate::reconcile::stamp::Claims;
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
@@ -142,14 +141,13 @@ pub(super) fn planned_writes(
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
     let Decision { host, withdrawn, .. } = decision;
     let accepted: Vec<&Gated> = decision.accepted.iter().collect();
-    let mut comment = CommentPlan::of(host, &accepted, withdrawn);
     let change = Change::of(decision, &accepted);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
+    let mut comment = CommentPlan::of(host, &accepted, withdrawn, &change.deleted);
     let fate = RecordFate::of(decision, &accepted, comment.keeps_dangling);
     comment.after.is_released |= fate == RecordFate::Released;
-    comment.after.digests.retain(|digest| !change.deleted.iter().any(|rule| rule.digest == *digest));
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
@@ -157,15 +155,12 @@ pub(super) fn planned_writes(
     };
     let unfinished = change.unfinished_move().into_iter().chain(comment.unfinished()).collect();
     let plan = HostPlan {
-        hostname: host.name().into(),
-        zone: host.zone.zone.id.clone(),
         stamp_operations,
         edits: change.edits(resource.as_deref()),
         unstamp_operations,
         adoptions: adoption::adoptions(host, &accepted),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
-        comment,
-        resource,
+        ..unwritten(host, comment, resource)
     };
     Ok((plan, unfinished))
 }
@@ -173,24 +168,25 @@ pub(super) fn planned_writes(
 /// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
 /// wildcard's record with another target.
 pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
-    if !hides_wildcard(host) {
-        return None;
-    }
-    let mut comment = CommentPlan::of(host, &[], &[]);
-    // All digests go with the record, also those of a recent change.
-    comment.removed_dangling = comment::dangling(host, &[]);
-    (comment.after, comment.keeps_dangling) = (Claims::default(), false);
-    Some(HostPlan {
+    hides_wildcard(host).then(|| HostPlan {
+        unstamp_operations: deletions(host),
+        ..unwritten(host, CommentPlan::of_deleted_record(host), resource)
+    })
+}
+
+/// A plan without writes.
+fn unwritten(host: &Host<'_>, comment: CommentPlan, resource: Option<Box<str>>) -> HostPlan {
+    HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
         stamp_operations: Vec::new(),
         edits: Vec::new(),
-        unstamp_operations: deletions(host),
+        unstamp_operations: Vec::new(),
         adoptions: Vec::new(),
         moves_to: None,
         comment,
         resource,
-    })
+    }
 }
 
 /// The time at which the records are pointed to the wanted tunnel. Their present tunnel serves visitors until the
