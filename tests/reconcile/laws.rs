@@ -245,7 +245,7 @@ fn only_what_the_mode_allows_changed(
             );
         }
     }
-    prop_assert_eq!(after.unclaimed_rules(before), [""; 0]);
+    prop_assert_eq!(after.unstamped_rules(before), [""; 0]);
     Ok(())
 }
 
@@ -269,7 +269,7 @@ fn foreign_is_untouched(before: &FakeCloudflare, after: &FakeCloudflare) -> Resu
         }
         prop_assert_eq!(before.foreign_rules(&id), kept);
     }
-    prop_assert_eq!(after.unclaimed_rules(before), [""; 0]);
+    prop_assert_eq!(after.unstamped_rules(before), [""; 0]);
     Ok(())
 }
 

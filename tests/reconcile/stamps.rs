@@ -49,7 +49,7 @@ fn published(desired: &[Endpoint]) -> FakeCloudflare {
 }
 
 fn unclaimed(cloudflare: &FakeCloudflare) -> Vec<String> {
-    cloudflare.unclaimed_rules(&FakeCloudflare::new(&[], &[]))
+    cloudflare.unstamped_rules(&FakeCloudflare::new(&[], &[]))
 }
 
 /// The records' contents and claims, and the rules.

@@ -67,8 +67,8 @@ impl<'a> HostRule<'a> {
         self.rule.path()
     }
 
-    /// True if the rule is ours, or becomes ours with the stamp.
-    fn is_claimed(&self) -> bool {
+    /// True if the stamp of this request names the rule: it is ours, or becomes ours with the stamp.
+    fn is_stamped(&self) -> bool {
         !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
     }
 }
@@ -134,8 +134,8 @@ impl<'a> Host<'a> {
         self.hostname.as_str()
     }
 
-    /// Our records, and records that become ours with the stamp.
-    fn claimed_records(&self) -> impl Iterator<Item = &'a Record> {
+    /// The records with the stamp of this request: ours, and records that become ours with it.
+    fn stamped_records(&self) -> impl Iterator<Item = &'a Record> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
@@ -148,18 +148,18 @@ impl<'a> Host<'a> {
         HostProtection::of(&self.hostname, self.snapshot())
     }
 
-    fn has_claimed_record(&self) -> bool {
-        self.claimed_records().next().is_some()
+    fn has_stamped_record(&self) -> bool {
+        self.stamped_records().next().is_some()
     }
 
     /// True if the hostname has neither a record of ours nor a foreign one that excludes a CNAME.
     fn has_no_record(&self) -> bool {
-        !self.has_claimed_record() && self.foreign_records.is_empty()
+        !self.has_stamped_record() && self.foreign_records.is_empty()
     }
 
     /// The tunnel that our record points to.
     fn record_tunnel(&self) -> Option<TunnelId> {
-        self.claimed_records().next()?.tunnel()
+        self.stamped_records().next()?.tunnel()
     }
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
@@ -167,9 +167,9 @@ impl<'a> Host<'a> {
         self.context.inputs.is_dry_run
     }
 
-    /// Our rules, and rules that become ours with the stamp.
-    fn claimed_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(|rule| rule.is_claimed())
+    /// The rules that the stamp of this request names: ours, and rules that become ours with it.
+    fn stamped_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(|rule| rule.is_stamped())
     }
 
     /// The rules that `ADOPT` takes over.
@@ -179,7 +179,7 @@ impl<'a> Host<'a> {
 
     /// The hostname's foreign rules in one tunnel.
     fn foreign_rules(&self, tunnel: &TunnelId) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_claimed())
+        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_stamped())
     }
 
     /// The rule of a path, ours or foreign.
@@ -187,9 +187,9 @@ impl<'a> Host<'a> {
         self.rules.iter().find(|rule| rule.tunnel == tunnel && rule.path() == path)
     }
 
-    /// The rule of a path, if it is ours or becomes ours with the stamp.
-    fn claimed_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
-        self.rule_at(tunnel, path).filter(|rule| rule.is_claimed())
+    /// The rule of a path, if the stamp of this request names it.
+    fn stamped_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
+        self.rule_at(tunnel, path).filter(|rule| rule.is_stamped())
     }
 
     /// True if the tunnel's configuration is stored at Cloudflare, or may be written over the file of its
@@ -200,7 +200,7 @@ impl<'a> Host<'a> {
 
     /// True if we have a rule for the path, in any tunnel.
     fn has_path(&self, path: Option<&str>) -> bool {
-        self.claimed_rules().any(|rule| rule.path() == path)
+        self.stamped_rules().any(|rule| rule.path() == path)
     }
 
     /// True if `ADOPT` takes over records of the hostname.
@@ -226,7 +226,7 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_unchanged_for(&self, duration: Duration) -> bool {
-        let changed = self.claimed_records().filter_map(|record| record.modified).max();
+        let changed = self.stamped_records().filter_map(|record| record.modified).max();
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 

@@ -620,7 +620,7 @@ impl FakeCloudflare {
     }
 
     /// Rules that are neither of `foreign` nor named by a stamp.
-    pub fn unclaimed_rules(&self, foreign: &Self) -> Vec<String> {
+    pub fn unstamped_rules(&self, foreign: &Self) -> Vec<String> {
         let mut unclaimed = Vec::new();
         for (id, document) in &self.documents {
             let foreign_rules: Vec<&str> =

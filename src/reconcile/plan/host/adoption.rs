@@ -131,7 +131,7 @@ pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>>
     let mut comes_with_record =
         |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
     let present = gated.digest().and_then(|_| host.rule_at(gated.tunnel(), gated.path()));
-    if present.is_some_and(|rule| !rule.is_claimed() && !comes_with_record(rule)) {
+    if present.is_some_and(|rule| !rule.is_stamped() && !comes_with_record(rule)) {
         needs.push(need_of_rule(host));
     }
     Some(smallest(&needs))

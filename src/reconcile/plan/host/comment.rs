@@ -38,7 +38,7 @@ pub struct CommentPlan {
 fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|gated| gated.path() == path);
-    let is_all = host.claimed_rules().all(|rule| is_wanted(rule.path()));
+    let is_all = host.stamped_rules().all(|rule| is_wanted(rule.path()));
     let is_one = accepted.iter().all(|gated| gated.resource() == first.resource());
     let was_one = stamp.resource.as_deref() == first.resource();
     first.resource().filter(|_| is_one && (is_all || was_one))
@@ -56,7 +56,7 @@ pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[O
     for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
         claims.record_only = gated.rule().is_none();
     }
-    claims.digests.extend(host.claimed_rules().map(|rule| rule.digest));
+    claims.digests.extend(host.stamped_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));
     claims
 }

@@ -171,7 +171,7 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
     let mut named = host.rules.iter().filter(|rule| claims.digests.contains(&rule.digest));
     !withdrawn.is_empty()
         && !claims.record_only
-        && named.all(|rule| rule.is_claimed() && withdrawn.contains(&rule.path()))
+        && named.all(|rule| rule.is_stamped() && withdrawn.contains(&rule.path()))
 }
 
 /// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
@@ -238,7 +238,7 @@ fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
     if host.record_tunnel().as_ref() != Some(gated.tunnel()) {
         return false;
     }
-    let present = host.claimed_rule_at(gated.tunnel(), gated.path()).map(|present| present.rule);
+    let present = host.stamped_rule_at(gated.tunnel(), gated.path()).map(|present| present.rule);
     let Some((present, wanted)) = present.zip(gated.rule()).filter(|(_, wanted)| wanted.requires_access())
     else {
         return false;

@@ -66,7 +66,7 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     let goes =
         |path: Option<&str>| withdrawn.contains(&path) || accepted.iter().any(|gated| gated.path() == path);
     let stays = host.claims_record_only() && !goes(None)
-        || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
+        || host.stamped_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
     Some(if stays || is_asked_for() { visited } else { first.clone() })
 }

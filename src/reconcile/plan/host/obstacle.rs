@@ -33,10 +33,10 @@ pub(super) fn obstacle_to(host: &Host<'_>, intended: &Intended<'_>, gated: &Gate
     }
     gated.rule()?;
     let path = gated.path();
-    if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, path).is_none() {
+    if !host.is_writable(tunnel) && host.stamped_rule_at(tunnel, path).is_none() {
         return Some(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    let foreign = || host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed());
+    let foreign = || host.rule_at(tunnel, path).filter(|rule| !rule.is_stamped());
     ambiguity(host, tunnel, path, &intended.without_login).or_else(|| Some(rule_held(host, foreign()?)))
 }
 

@@ -35,7 +35,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         // An old answer does not tell whether a part of the hostname stays.
-        let counts_as_deletion = wanted.is_empty() && host.has_claimed_record();
+        let counts_as_deletion = wanted.is_empty() && host.has_stamped_record();
         return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
     }
     let decision = decide(host, wanted, &withdrawn);
@@ -43,7 +43,7 @@ pub(in crate::reconcile::plan) fn plan_host(
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
-    let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_claimed_record();
+    let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let mut outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
     match planned {

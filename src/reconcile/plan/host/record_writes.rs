@@ -19,7 +19,7 @@ impl Change<'_, '_> {
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         let (during, after) = comment.texts();
-        match host.claimed_records().find(|record| record.is_cname()) {
+        match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = during.filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
@@ -36,7 +36,7 @@ impl Change<'_, '_> {
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(tunnel), Some(comment)) = (self.wanted_tunnel, comment) else { return Vec::new() };
-        let records = host.claimed_records();
+        let records = host.stamped_records();
         if self.repoint == Repoint::Later {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped

@@ -80,7 +80,7 @@ impl<'r, 'a> Change<'r, 'a> {
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
-        let is_in_place = puts.is_empty() && !host.claimed_rules().any(is_withdrawn);
+        let is_in_place = puts.is_empty() && !host.stamped_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
         let (deleted, deleted_later) = unwanted_rules(decision, accepted, repoint);
         Self { host, wanted_tunnel, repoint, puts, deleted, deleted_later }
@@ -123,7 +123,7 @@ impl<'r, 'a> Change<'r, 'a> {
         });
         let put = self.puts.iter().filter_map(|gated| {
             let rule = gated.rule()?.clone();
-            let replaces = self.host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
+            let replaces = self.host.stamped_rule_at(gated.tunnel(), gated.path()).is_some();
             let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
             Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
         });
@@ -193,7 +193,7 @@ fn unwritten(host: &Host<'_>, comment: CommentPlan, resource: Option<Box<str>>) 
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn repoint(host: &Host<'_>, wanted: Option<&TunnelId>, is_in_place: bool) -> Repoint {
     let is_elsewhere =
-        |wanted: &&TunnelId| host.claimed_records().any(|record| points_elsewhere(record, wanted));
+        |wanted: &&TunnelId| host.stamped_records().any(|record| points_elsewhere(record, wanted));
     match wanted.filter(is_elsewhere) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
@@ -210,7 +210,7 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     let is_put = |gated: &&&Gated| {
         let (tunnel, path) = (gated.tunnel(), gated.path());
         gated.rule().is_some_and(|wanted| {
-            let present = host.claimed_rule_at(tunnel, path);
+            let present = host.stamped_rule_at(tunnel, path);
             !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
         })
     };
@@ -237,17 +237,17 @@ fn unwanted_rules<'a>(
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { is_past_grace() };
         decision.withdraws_hostname || host.is_dry_run() || is_left
     };
-    host.claimed_rules().copied().filter(is_unwanted).partition(is_deleted_now)
+    host.stamped_rules().copied().filter(is_unwanted).partition(is_deleted_now)
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
-    host.claimed_records().map(RecordOperation::delete).collect()
+    host.stamped_records().map(RecordOperation::delete).collect()
 }
 
 /// True if visitors reach a foreign rule by our record, so that the record stays when its rules are deleted. A record
 /// that was asked for without a rule is deleted.
 fn serves_foreign_rule(host: &Host<'_>) -> bool {
-    let record = host.claimed_records().next().filter(|_| !host.claims_record_only());
+    let record = host.stamped_records().next().filter(|_| !host.claims_record_only());
     record.is_some_and(|record| host.snapshot().foreign_rule_behind(record).is_some())
 }
 
@@ -271,6 +271,6 @@ fn points_elsewhere(record: &Record, tunnel: &TunnelId) -> bool {
 
 /// True if our records point only to configured tunnels.
 fn points_to_configured_tunnels(host: &Host<'_>) -> bool {
-    let mut tunnels = host.claimed_records().filter_map(|record| record.tunnel());
+    let mut tunnels = host.stamped_records().filter_map(|record| record.tunnel());
     tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
 }
