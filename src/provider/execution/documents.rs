@@ -21,7 +21,7 @@ impl<'a> Execution<'a> {
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
     ) -> Result<Option<ErrorResponse>, Stop> {
-        let (document, version_before) = self.read_document(tunnel)?;
+        let (document, version_before) = self.read_and_note_missed(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
@@ -83,7 +83,7 @@ impl<'a> Execution<'a> {
         hosts.retain(|host| !self.ledger.is_given_up(host));
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
             let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
-            let read = if is_read { Ok(()) } else { self.read_document(tunnel).map(drop) };
+            let read = if is_read { Ok(()) } else { self.read_and_note_missed(tunnel).map(drop) };
             let missed = self.missed_in_read_tunnels.get(tunnel);
             for host in &hosts {
                 let reason = match &read {
@@ -101,7 +101,7 @@ impl<'a> Execution<'a> {
 
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
     /// rules. Only a lack of time or calls ends the run; other failures concern this tunnel only.
-    fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
+    fn read_and_note_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         match self.work.read_document(tunnel) {
             Ok((document, version)) => {
                 self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
