@@ -30,7 +30,7 @@ use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
-use crate::provider::memory::{LastLoop, LastSnapshot, TargetMemories, UnneededPlaces, WriteMemory};
+use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
 pub(crate) use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels,
     no_such_tunnel, remedy, shared_account, unverified,
@@ -204,8 +204,7 @@ impl Handler for Provider {
         let resolved = self.resolved()?;
         let is_after_quiet_time = lock(&self.last_loop).request.begin();
         if is_after_quiet_time {
-            // No hostname waits for a tunnel or zone.
-            lock(&self.write_memory).targets = TargetMemories::default();
+            lock(&self.write_memory).targets.forget_all();
         }
         let needed = needed_changes(changes, &resolved.settings);
         let changes = needed.map_err(|failure| self.unplanned(failure))?;

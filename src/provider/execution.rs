@@ -65,7 +65,7 @@ pub(super) fn run<'a>(
     plan: &'a Plan,
     snapshot: &'a Snapshot,
 ) -> RunResult {
-    let is_failing = |host: &&HostPlan| memory.is_failing(host.zone.as_str());
+    let is_failing = |host: &&HostPlan| memory.targets.failure(host.zone.as_str()).is_some();
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         work,
@@ -125,13 +125,13 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When the run ends early, because no time or no calls are left.
     fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let size = self.memory.targets.get(target.id()).map(|known| known.group_size).unwrap_or_default();
+        let size = self.memory.targets.group_size(target.id());
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.work.time_left(), is_suspect);
         match self.write_groups(target, &mut halving) {
             Ok(()) if self.undecided.contains(&target) => {}
-            Ok(()) => _ = self.memory.targets.remove(target.id()),
+            Ok(()) => self.memory.targets.forget(target.id()),
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
         }
@@ -163,7 +163,7 @@ impl<'a> Execution<'a> {
                     }
                 }
             }
-            self.memory.target(target.id()).group_size = halving.group_size;
+            self.memory.targets.note_group_size(target.id(), halving.group_size);
             let calls_left = self.work.provider.client().calls_left();
             if halving.is_used_up(self.search_writes, calls_left, self.work.time_left()) {
                 return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
@@ -174,7 +174,7 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Reason::Failed(text) = reason
-            && self.memory.target(target.id()).note_failed(reason, self.work.provider.clock().now())
+            && self.memory.targets.note_failed(target.id(), reason, self.work.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -207,7 +207,7 @@ impl<'a> Execution<'a> {
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
-                if error.may_have_been_done() && !self.memory.is_failing(target.id()) {
+                if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
                     self.ledger.note_lost_answer();
                 }
                 let (kind, name) = self.name_of(target);

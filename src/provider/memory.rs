@@ -21,8 +21,8 @@ pub(super) use self::last_loop::{LastLoop, note_lines};
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
+use self::unfinished::TurnMemory;
 pub(super) use self::unfinished::{GroupSize, TargetMemories};
-use self::unfinished::{TargetMemory, TurnMemory};
 pub(super) use self::unneeded_places::UnneededPlaces;
 pub(super) use self::without_service::WithoutService;
 use self::write_history::WriteHistory;
@@ -33,17 +33,6 @@ pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
     pub(super) targets: TargetMemories,
     pub(super) turn: TurnMemory,
-}
-
-impl WriteMemory {
-    pub(super) fn target(&mut self, id: &str) -> &mut TargetMemory {
-        self.targets.entry(id.into()).or_default()
-    }
-
-    /// True if the last write to the target failed, whatever its content.
-    pub(super) fn is_failing(&self, id: &str) -> bool {
-        self.targets.get(id).is_some_and(|target| target.failure.is_some())
-    }
 }
 
 #[cfg(test)]

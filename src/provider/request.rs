@@ -1,7 +1,7 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown,
 //! or if a tunnel can be written again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
 use crate::ingress::RuleEdit;
@@ -14,7 +14,7 @@ use crate::provider::access::writer::NotWritten;
 use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
-use crate::provider::memory::{TargetMemories, WriteMemory};
+use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::application_text;
 use crate::reconcile::access::gate::ApplicationWrite;
@@ -67,30 +67,31 @@ impl Drop for ApplyRequest<'_> {
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let mut attempts = 0;
-        // The attempt that ended with a probe. If the next reading fails, the request ends with that result.
-        let mut probed: Option<(Plan, RunResult)> = None;
+        let (provider, with_access) = (self.work.provider, self.asks_for_access());
+        let unplanned = |error| provider.unplanned(failure::unread(error));
+        let mut snapshot = self.work.read(with_access).map_err(unplanned)?;
+        let mut attempts = 1;
         loop {
-            attempts += 1;
-            let read = self.work.read(self.asks_for_access());
-            let snapshot = match (read, probed.take()) {
-                (Ok(snapshot), _) => snapshot,
-                (Err(_), Some((plan, result))) => return self.finish(&plan, &result),
-                (Err(error), None) => return Err(self.work.provider.unplanned(failure::unread(error))),
-            };
-            let unwritable = self.unwritable_tunnels(&snapshot);
-            let mut plan = self.plan_after_looks(&snapshot, &unwritable);
+            let mut plan = self.plan_after_looks(&snapshot);
             let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let begins_anew = attempts < APPLY_ATTEMPTS_MAX
                 && self.work.has_time()
-                && (is_lost || self.probe(&plan, unwritable) && self.work.has_time());
+                && (is_lost || self.probe(&plan, &snapshot) && self.work.has_time());
             if !begins_anew {
                 return self.finish(&plan, &result);
             }
+            attempts += 1;
             // The next plan has no notes on the writes of this run.
-            self.work.provider.log_notes(&plan, &result);
-            probed = (!is_lost).then_some((plan, result));
+            provider.log_notes(&plan, &result);
+            // Memory would otherwise hold two snapshots.
+            drop(snapshot);
+            snapshot = match self.work.read(with_access) {
+                Ok(snapshot) => snapshot,
+                Err(error) if is_lost => return Err(unplanned(error)),
+                // The probe came after all other work, so the request ends with the result of that work.
+                Err(_) => return self.finish(&plan, &result),
+            };
         }
     }
 
@@ -139,8 +140,7 @@ impl ApplyRequest<'_> {
         if left > 0 || result.next_request_goes_on {
             return Err(failure::unfinished(left.max(1)));
         }
-        // No hostname waits for a target any more.
-        self.memory.targets = TargetMemories::default();
+        self.memory.targets.forget_all();
         Ok(())
     }
 
@@ -156,11 +156,12 @@ impl ApplyRequest<'_> {
     /// The plan of a turn, or in a dry run of all hostnames. A hostname moves only once the connectors of its next tunnel
     /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
     /// place in the turn.
-    fn plan_after_looks(&self, snapshot: &Snapshot, unwritable: &BTreeMap<TunnelId, Reason>) -> Plan {
-        let provider = self.work.provider;
+    fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
+        let (provider, targets) = (self.work.provider, &self.memory.targets);
+        let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         let mut inputs = PlanInputs {
             paused: self.memory.write_history.paused_contents(provider.clock().now()),
-            unwritable: unwritable.clone(),
+            unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
         };
@@ -187,25 +188,19 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// The tunnels whose last write failed, with the reasons. A new hostname that needs one of them gets no record, which
-    /// would have no rule and would only hide a wildcard's record.
-    fn unwritable_tunnels(&self, snapshot: &Snapshot) -> BTreeMap<TunnelId, Reason> {
-        let failure = |tunnel: &TunnelId| self.memory.targets.get(tunnel.as_str())?.failure.clone();
-        snapshot.tunnels.keys().filter_map(|tunnel| Some((tunnel.clone(), failure(tunnel)?))).collect()
-    }
-
     /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
     /// in half of the time, because a tunnel that does not answer can use up a request's time. True if a tunnel can be
     /// written again.
-    fn probe(&mut self, plan: &Plan, unwritable: BTreeMap<TunnelId, Reason>) -> bool {
-        let (provider, memory) = (self.work.provider, &mut self.memory);
+    fn probe(&mut self, plan: &Plan, snapshot: &Snapshot) -> bool {
+        let (provider, targets) = (self.work.provider, &mut self.memory.targets);
         let now = provider.clock().now();
-        let is_needed = |reason: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *reason);
-        let needed = unwritable.into_iter().filter(|(_, reason)| is_needed(reason)).map(|(tunnel, _)| tunnel);
-        let is_due = |tunnel: &TunnelId| {
-            memory.targets.get(tunnel.as_str()).is_some_and(|known| !known.edits_are_paused(now))
+        // The plan refuses with the failure itself, whose text names the tunnel.
+        let is_needed = |failure: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *failure);
+        let is_due = |tunnel: &&TunnelId| {
+            targets.failure(tunnel.as_str()).is_some_and(is_needed)
+                && !targets.edits_are_paused(tunnel.as_str(), now)
         };
-        let tunnels: Vec<TunnelId> = needed.filter(is_due).collect();
+        let tunnels: Vec<&TunnelId> = snapshot.tunnels.keys().filter(is_due).collect();
         let work = self.work.within(self.work.time_left() / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| work.probe(tunnel))
@@ -213,7 +208,7 @@ impl ApplyRequest<'_> {
         let is_any_writable = probes.iter().any(|probe| matches!(probe, Ok(None)));
         for (tunnel, probe) in tunnels.iter().zip(probes) {
             if let Ok(failure) = probe {
-                memory.target(tunnel.as_str()).note_probe(failure);
+                targets.note_probe(tunnel.as_str(), failure);
             }
         }
         is_any_writable

@@ -13,19 +13,37 @@ use crate::reconcile::reason::Reason;
 /// connector reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
-/// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone, and an account has few of both.
-pub(crate) type TargetMemories = BTreeMap<Box<str>, TargetMemory>;
-
-/// A tunnel or zone with unfinished writes.
+/// The tunnels and zones with unfinished writes, by id. The id of a tunnel never equals the id of a zone, and an account
+/// has few of both.
+///
+/// | event | change |
+/// |---|---|
+/// | a write fails, whatever its content | `Failing`; if the tunnel had accepted its unchanged document, edits pause |
+/// | a probe: the tunnel accepts its unchanged document, or has no rules | `AcceptsUnchanged` |
+/// | a probe fails | `Failing` |
+/// | a group is sent | the maximum size of the next group |
+/// | every piece of a target is written or refused | the target is forgotten |
+/// | no hostname is left to write: a request left none, or ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
-pub(crate) struct TargetMemory {
-    pub(crate) group_size: GroupSize,
-    /// The reason if the last write failed, whatever its content.
-    pub(crate) failure: Option<Reason>,
-    /// The tunnel accepted its unchanged document after a write had failed.
-    accepts_unchanged: bool,
+pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
+
+#[derive(Debug, Default)]
+struct TargetMemory {
+    state: TargetState,
+    group_size: GroupSize,
     /// The tunnel accepted its unchanged document, but no edited document.
     edit_pause: Option<Pause>,
+}
+
+#[derive(Debug, Default)]
+enum TargetState {
+    /// The last write did not fail, or its content was refused.
+    #[default]
+    Writable,
+    /// The last write failed, whatever its content.
+    Failing(Reason),
+    /// The tunnel accepted its unchanged document after a write had failed, or has no rules. An edit comes next.
+    AcceptsUnchanged,
 }
 
 /// The maximum size of the next group of pieces.
@@ -40,27 +58,56 @@ pub(crate) enum GroupSize {
     SinglePieces,
 }
 
-impl TargetMemory {
-    /// True if edits of the tunnel are paused now.
-    pub(crate) fn edits_are_paused(&self, now: Instant) -> bool {
-        self.edit_pause.as_ref().is_some_and(|pause| pause.reason(now).is_some())
+impl TargetMemories {
+    /// The reason if the last write failed, whatever its content.
+    pub(crate) fn failure(&self, id: &str) -> Option<&Reason> {
+        let TargetState::Failing(reason) = &self.0.get(id)?.state else { return None };
+        Some(reason)
     }
 
-    /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
-    pub(crate) fn note_probe(&mut self, failure: Option<Reason>) {
-        self.accepts_unchanged = failure.is_none();
-        self.failure = failure;
+    pub(crate) fn group_size(&self, id: &str) -> GroupSize {
+        self.0.get(id).map(|target| target.group_size).unwrap_or_default()
+    }
+
+    /// True if edits of the tunnel are paused now.
+    pub(crate) fn edits_are_paused(&self, id: &str, now: Instant) -> bool {
+        let pause = self.0.get(id).and_then(|target| target.edit_pause.as_ref());
+        pause.is_some_and(|pause| pause.reason(now).is_some())
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
     /// document. True for the failures to log: the first, and the first after the tunnel first accepted its unchanged document.
-    pub(crate) fn note_failed(&mut self, reason: &Reason, now: Instant) -> bool {
-        let is_first = self.failure.is_none() && self.edit_pause.is_none();
-        self.failure = Some(reason.clone());
-        if self.accepts_unchanged {
-            self.edit_pause = Some(Pause::after(self.edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
+    pub(crate) fn note_failed(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
+        let TargetMemory { state, edit_pause, group_size: _ } = self.target(id);
+        let is_first = !matches!(state, TargetState::Failing(_)) && edit_pause.is_none();
+        if matches!(state, TargetState::AcceptsUnchanged) || edit_pause.is_some() {
+            *edit_pause = Some(Pause::after(edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
         }
+        *state = TargetState::Failing(reason.clone());
         is_first
+    }
+
+    /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
+    pub(crate) fn note_probe(&mut self, id: &str, failure: Option<Reason>) {
+        self.target(id).state = failure.map_or(TargetState::AcceptsUnchanged, TargetState::Failing);
+    }
+
+    pub(crate) fn note_group_size(&mut self, id: &str, size: GroupSize) {
+        self.target(id).group_size = size;
+    }
+
+    /// Notes that every piece of the target is written or refused.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.0.remove(id);
+    }
+
+    /// Notes that no hostname waits for a tunnel or zone.
+    pub(crate) fn forget_all(&mut self) {
+        self.0.clear();
+    }
+
+    fn target(&mut self, id: &str) -> &mut TargetMemory {
+        self.0.entry(id.into()).or_default()
     }
 }
 
@@ -114,17 +161,18 @@ mod tests {
 
     #[test]
     fn edits_pause_if_a_write_fails_after_a_probe_that_succeeded() {
-        let (mut one, mut other, now) = (TargetMemory::default(), TargetMemory::default(), now());
-        assert!(one.note_failed(&no(), now));
-        one.note_probe(None);
-        assert_eq!(one.failure, None);
-        assert!(one.note_failed(&no(), now));
-        one.note_probe(None);
-        assert!(!one.note_failed(&no(), now));
-        other.note_failed(&no(), now);
-        assert_eq!((&one.failure, one.edits_are_paused(now)), (&Some(no()), true));
-        assert_eq!((&other.failure, other.edits_are_paused(now)), (&Some(no()), false));
-        assert!(!one.edits_are_paused(now + EDIT_PAUSES.0 * 2));
+        let (mut targets, now) = (TargetMemories::default(), now());
+        assert!(targets.note_failed("one", &no(), now));
+        targets.note_probe("one", None);
+        assert_eq!(targets.failure("one"), None);
+        assert!(targets.note_failed("one", &no(), now));
+        targets.note_probe("one", None);
+        assert!(!targets.note_failed("one", &no(), now));
+        targets.note_failed("other", &no(), now);
+        for (id, is_paused) in [("one", true), ("other", false)] {
+            assert_eq!((targets.failure(id), targets.edits_are_paused(id, now)), (Some(&no()), is_paused));
+        }
+        assert!(!targets.edits_are_paused("one", now + EDIT_PAUSES.0 * 2));
     }
 
     #[test]
