@@ -45,8 +45,8 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The records that were stamped, by hostname; none of a hostname of which it is uncertain what was written.
-    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
+    /// The records that were stamped, by hostname; `None` if it is uncertain which stamps or rules were written.
+    stamped: BTreeMap<Box<str>, Option<Vec<RecordId>>>,
 }
 
 impl<'a> Ledger<'a> {
@@ -77,34 +77,41 @@ impl<'a> Ledger<'a> {
     /// Writes nothing more of a hostname in this run.
     pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
         if self.result.given_up.insert(host.hostname.clone()) {
-            self.push_whole(host, reason);
+            let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);
+            self.result.refusals.push(refusal);
         }
-    }
-
-    fn push_whole(&mut self, host: &HostPlan, reason: Reason) {
-        let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);
-        self.result.refusals.push(refusal);
     }
 
     /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
     /// hostname's other unwritten pieces wait for the first of its refused rules.
     pub(super) fn give_up_refused(&mut self, refused: &[(Piece<'_>, Reason)]) {
         for (Piece { host, planned, .. }, reason) in refused {
-            let Some(PlannedEdit { edit, resource, .. }) = planned else {
+            let Some(planned) = planned else {
                 self.give_up(host, reason.clone());
                 continue;
             };
-            let path: Box<str> = edit.path().unwrap_or_default().into();
-            let refusal = Refusal::new(&host.hostname, Some(&path), resource.as_deref(), reason.clone());
-            self.result.refusals.push(refusal);
-            let is_first = self.result.given_up.insert(host.hostname.clone());
+            self.refuse_rule(host, planned, reason);
             let waits = |other| !self.is_written(&other) && !refused.iter().any(|(piece, _)| *piece == other);
-            if !is_first || !pieces(host).any(waits) {
-                continue;
+            if !self.is_given_up(host) && pieces(host).any(waits) {
+                self.give_up_beside(host, &planned.edit, reason);
             }
-            self.push_whole(host, Reason::BesideRefused { path, refused: reason.label_value() });
-            self.result.next_request_goes_on |= can_be_finished(host, edit, reason);
+            self.result.given_up.insert(host.hostname.clone());
         }
+    }
+
+    fn refuse_rule(&mut self, host: &HostPlan, planned: &PlannedEdit, reason: &Reason) {
+        let path = planned.edit.path().unwrap_or_default();
+        let refusal = Refusal::new(&host.hostname, Some(path), planned.resource.as_deref(), reason.clone());
+        self.result.refusals.push(refusal);
+    }
+
+    /// Gives up the pieces of a hostname beside its refused rule. The next request can write them if it refuses the rule
+    /// before it plans: it does so with a put, and it reads a foreign rule. In a move the pieces would wait again.
+    fn give_up_beside(&mut self, host: &HostPlan, rule: &RuleEdit, reason: &Reason) {
+        let path = rule.path().unwrap_or_default().into();
+        self.give_up(host, Reason::BesideRefused { path, refused: reason.label_value() });
+        self.result.next_request_goes_on |= matches!(reason, Reason::RuleConflict(_))
+            || matches!(rule, RuleEdit::Put { .. }) && host.moves_to.is_none();
     }
 
     pub(super) fn give_up_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
@@ -143,7 +150,7 @@ impl<'a> Ledger<'a> {
     /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
         for piece in pieces.iter().filter(|piece| piece.stage != Stage::Unstamp) {
-            self.stamped.remove(&piece.host.hostname);
+            self.stamped.insert(piece.host.hostname.clone(), None);
         }
     }
 
@@ -158,22 +165,13 @@ impl<'a> Ledger<'a> {
                 }
                 _ => None,
             });
-            self.stamped.insert(piece.host.hostname.clone(), stamped.collect());
+            self.stamped.insert(piece.host.hostname.clone(), Some(stamped.collect()));
             self.own.add(piece.hostname(), piece.host.adopted_rules());
         }
     }
 
-    /// The stamped records of a hostname that was given up; `None` if there are none, or if it is uncertain what was
-    /// written.
-    pub(super) fn stamped_and_given_up(&self, host: &HostPlan) -> Option<&[RecordId]> {
-        self.stamped.get(&host.hostname).map(Vec::as_slice).filter(|_| self.is_given_up(host))
+    /// The stamped records of a hostname that was given up, unless it is uncertain what was written.
+    pub(super) fn stamped_to_correct(&self, host: &HostPlan) -> Option<&[RecordId]> {
+        self.stamped.get(&host.hostname)?.as_deref().filter(|_| self.is_given_up(host))
     }
-}
-
-/// True if the next request can write the pieces of a hostname beside the refused edit. The next request refuses a put
-/// before it plans, and then sends the pieces of the hostname's other objects. In a move they would wait again.
-fn can_be_finished(host: &HostPlan, refused: &RuleEdit, reason: &Reason) -> bool {
-    // The next request reads the foreign rule before it plans.
-    let is_read_again = matches!(reason, Reason::RuleConflict(_));
-    is_read_again || matches!(refused, RuleEdit::Put { .. }) && host.moves_to.is_none()
 }

@@ -92,7 +92,7 @@ impl<'a> Execution<'a> {
     pub(super) fn correct_records(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
-            let Some(stamped) = self.ledger.stamped_and_given_up(host) else { continue };
+            let Some(stamped) = self.ledger.stamped_to_correct(host) else { continue };
             let is_written = |edit: &_| self.ledger.is_written(&Piece::of_edit(host, edit));
             let before = self.snapshot.zone(&host.zone).map(|zone| zone.records_of(&host.hostname));
             let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();
