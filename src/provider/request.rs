@@ -18,7 +18,7 @@ use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::application_text;
 use crate::reconcile::access::gate::ApplicationWrite;
-use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write};
+use crate::reconcile::plan::{self, ComparedWrite, Plan, PlannedEdit, Turn};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -157,16 +157,18 @@ impl ApplyRequest<'_> {
     /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
     /// place in the turn.
     fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
-        let (provider, targets) = (self.work.provider, &self.memory.targets);
+        let WriteMemory { write_history, targets, turn } = &*self.memory;
+        let (provider, now) = (self.work.provider, self.work.provider.clock().now());
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         let mut inputs = PlanInputs {
-            paused: self.memory.write_history.paused_contents(provider.clock().now()),
+            refused: write_history.refused(now),
+            reverted: write_history.reverted(now),
             unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
         };
         let hostnames_max = if provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        let turn = Turn { start: self.memory.turn.start.as_ref(), hostnames_max };
+        let turn = Turn { start: turn.start.as_ref(), hostnames_max };
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = plan::plan(self.changes, snapshot, &inputs, turn);
@@ -240,7 +242,7 @@ impl ApplyRequest<'_> {
                 let what = application_text(write).into();
                 history.forget(content);
                 let key = write.place_fingerprint();
-                history.note_written(&Write { key, content_and_state: content, what }, now);
+                history.note_written(&ComparedWrite { key, content_and_state: content, what }, now);
                 None
             }
             Err(NotWritten::NotTried) => {

@@ -17,7 +17,7 @@ mod request;
 
 pub use correction::corrections;
 pub use fingerprints::rule_fingerprint;
-pub(crate) use fingerprints::{Write, writes_of};
+pub(crate) use fingerprints::{ComparedWrite, writes_of};
 pub use host::comment::CommentPlan;
 pub(crate) use piece::WriteTarget;
 pub use piece::{Piece, pieces};
@@ -116,7 +116,7 @@ impl Plan {
                 TurnCandidate::Planned(outcome) => *outcome,
                 TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
             };
-            let paused = |host| fingerprints::refusals(host, context.snapshot, &context.inputs.paused);
+            let paused = |host| fingerprints::refusals(host, context.snapshot, context.inputs);
             let refusals = outcome.plan.as_ref().map(paused).unwrap_or_default();
             let outcome = if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) };
             self.hosts.extend(outcome.plan);

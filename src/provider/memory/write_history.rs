@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::pause::Pause;
 use crate::collections::inserted;
 use crate::limits;
-use crate::reconcile::plan::Write;
+use crate::reconcile::plan::ComparedWrite;
 use crate::reconcile::reason::Reason;
 
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
@@ -28,7 +28,7 @@ pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
 enum Key {
     /// The fingerprint of a suspect: content that was refused or failed alone.
     Suspect(u64),
-    /// The key of a `Write` that was done. A write that is done again within a short time was reverted.
+    /// The key of a `ComparedWrite` that was done. A write that is done again within a short time was reverted.
     Done(u64),
 }
 
@@ -42,11 +42,19 @@ struct Remembered {
 }
 
 impl WriteHistory {
-    /// The contents that must not be sent now, with the reasons.
-    pub(crate) fn paused_contents(&self, now: Instant) -> BTreeMap<u64, Reason> {
-        inserted(
-            self.0.values().filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?))),
-        )
+    /// The refused contents that must not be sent now, with the reasons.
+    pub(crate) fn refused(&self, now: Instant) -> BTreeMap<u64, Reason> {
+        self.paused(now, |key| matches!(key, Key::Suspect(_)))
+    }
+
+    /// The contents of the reverted writes that must not be sent now, with the reasons.
+    pub(crate) fn reverted(&self, now: Instant) -> BTreeMap<u64, Reason> {
+        self.paused(now, |key| matches!(key, Key::Done(_)))
+    }
+
+    fn paused(&self, now: Instant, is_such: impl Fn(&Key) -> bool) -> BTreeMap<u64, Reason> {
+        let such = self.0.iter().filter(|(key, _)| is_such(key)).map(|(_, write)| write);
+        inserted(such.filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?))))
     }
 
     /// True if the content is to be sent alone, after all other content.
@@ -72,7 +80,7 @@ impl WriteHistory {
     }
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
-    pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
+    pub(crate) fn note_written(&mut self, write: &ComparedWrite, now: Instant) {
         let (key, content) = (Key::Done(write.key), write.content_and_state);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
@@ -114,8 +122,8 @@ mod tests {
         Reason::Cloudflare("no".to_owned())
     }
 
-    fn write(key: u64, content: u64) -> Write {
-        Write { key, content_and_state: content, what: "rule".into() }
+    fn write(key: u64, content: u64) -> ComparedWrite {
+        ComparedWrite { key, content_and_state: content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
@@ -128,7 +136,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_paused = paused.paused_contents(now).contains_key(&1);
+            let is_paused = paused.paused(now, |_| true).contains_key(&1);
             if !is_paused {
                 send(&mut paused, now);
             }
@@ -157,7 +165,7 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             paused.note_written(&write(1, 1), start);
             paused.note_written(&write(1, 1), again);
-            let reasons = paused.paused_contents(again);
+            let reasons = paused.reverted(again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
@@ -165,7 +173,7 @@ mod tests {
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let holds = |paused: &WriteHistory, content| paused.paused_contents(now).contains_key(&content);
+        let holds = |paused: &WriteHistory, content| paused.reverted(now).contains_key(&content);
         for _ in 0..5 {
             paused.note_written(&write(1, 1), now);
             paused.note_written(&write(1, 2), now);
@@ -180,7 +188,7 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        let is_paused = |paused: &WriteHistory, now| paused.paused_contents(now).contains_key(&1);
+        let is_paused = |paused: &WriteHistory, now| paused.refused(now).contains_key(&1);
         paused.pause_refused(1, no(), now);
         paused.pause_refused(1, no(), now);
         paused.forget(2);
@@ -196,10 +204,10 @@ mod tests {
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_suspect(1, now);
-        assert!(paused.is_suspect(1) && paused.paused_contents(now).is_empty());
+        assert!(paused.is_suspect(1) && paused.refused(now).is_empty());
         paused.pause_refused(2, no(), now);
         paused.note_suspect(2, now);
-        assert_eq!(paused.paused_contents(now), [(2, no())].into());
+        assert_eq!(paused.refused(now), [(2, no())].into());
     }
 
     #[test]

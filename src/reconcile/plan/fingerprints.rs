@@ -1,22 +1,22 @@
 //! Identifies writes by fingerprints of their content and of the state that they replace, so that they can be
 //! remembered. A plan leaves out writes that Cloudflare refused, and writes that are reverted each time.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::plan::piece::pieces;
+use crate::reconcile::plan::piece::{Piece, pieces};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
+use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write: fingerprints of the rule or hostname that it changes, and of its content with the state in the snapshot; of
-/// an application, its place and its content.
+/// One write, as it is compared with earlier writes: fingerprints of the rule or hostname that it changes, and of its
+/// content with the state in the snapshot; of an application, its place and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Write {
+pub(crate) struct ComparedWrite {
     pub(crate) key: u64,
     pub(crate) content_and_state: u64,
     /// The log text of the write.
@@ -46,13 +46,13 @@ pub(super) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
 
 /// The writes of a hostname: one for each rule, and one for its records. A reverted write has the same fingerprints
 /// each time, whatever happens to other hostnames and to the other writes of this hostname.
-pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
+pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<ComparedWrite> {
     let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
         let near =
             snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.document.near(&host.hostname));
         let covering = near.filter(|rule| edit.is_covered_by(rule)).map(|rule| rule.raw().get());
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
-        Write {
+        ComparedWrite {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content_and_state: fingerprint([&*content]),
             what: edit.log_text().into(),
@@ -62,7 +62,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
 }
 
 /// Record ids do not count, because a recreated record has a new id.
-fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
+fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> {
     let lines: Vec<String> = host.operations().map(RecordOperation::log_text).collect();
     let what = lines.first()?.as_str().into();
     let mut content = format!("{} {}\n", host.hostname, lines.join("\n"));
@@ -70,24 +70,24 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
         let Record { record_type, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{record_type} {target} {proxied} {comment}");
     }
-    Some(Write { key: fingerprint([&*host.hostname]), content_and_state: fingerprint([&*content]), what })
+    let (key, content_and_state) = (fingerprint([&*host.hostname]), fingerprint([&*content]));
+    Some(ComparedWrite { key, content_and_state, what })
 }
 
-/// The refusals of a hostname with a paused write, which Cloudflare refused before. Reverted writes are refused if the
-/// hostname has no other writes. Otherwise all writes of the hostname are sent once more.
-pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, paused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
-    if paused.is_empty() {
-        return Vec::new();
+/// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
+/// has no other writes. Otherwise all writes of the hostname are sent once more.
+pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
+    let mut held: Vec<(Option<&str>, &Reason)> = Vec::new();
+    if !inputs.refused.is_empty() {
+        let reason = |piece: &Piece<'_>| inputs.refused.get(&piece.fingerprint());
+        held.extend(pieces(host).filter_map(|piece| Some((piece.set_identifier(), reason(&piece)?))));
     }
-    let held =
-        pieces(host).filter_map(|piece| Some((piece.set_identifier(), paused.get(&piece.fingerprint())?)));
-    let mut held: Vec<(Option<&str>, &Reason)> = held.collect();
-    if held.is_empty() {
+    if held.is_empty() && !inputs.reverted.is_empty() {
         let writes = writes_of(host, snapshot);
-        let not_kept: Vec<_> =
-            writes.iter().filter_map(|write| paused.get(&write.content_and_state)).collect();
-        if not_kept.len() == writes.len() {
-            held.extend(not_kept.into_iter().map(|reason| (None, reason)));
+        let reverted = writes.iter().filter_map(|write| inputs.reverted.get(&write.content_and_state));
+        let reverted: Vec<&Reason> = reverted.collect();
+        if reverted.len() == writes.len() {
+            held.extend(reverted.into_iter().map(|reason| (None, reason)));
         }
     }
     let refusal = |(path, reason): (Option<&str>, &Reason)| {

@@ -317,8 +317,8 @@ fn a_deletion_that_is_paused_is_not_planned() {
     let changes = cloudflare.changes(&opened);
     let plan = |inputs: &PlanInputs| plan(&changes.read(), &cloudflare.snapshot(), inputs, WHOLE);
     let deletion = &plan(&PlanInputs::default()).application_writes[0];
-    let paused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
-    let inputs = PlanInputs { paused: paused.into_iter().collect(), ..PlanInputs::default() };
+    let refused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
+    let inputs = PlanInputs { refused: refused.into_iter().collect(), ..PlanInputs::default() };
     let later = plan(&inputs);
     assert_eq!((labels(&later), later.application_writes.len()), (vec!["cloudflare"], 0));
 }
@@ -326,8 +326,8 @@ fn a_deletion_that_is_paused_is_not_planned() {
 /// What is known once Cloudflare refused the records of the hostname.
 fn after_refused_records(plan: &Plan) -> PlanInputs {
     let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit().is_none());
-    let paused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
-    PlanInputs { paused: paused.collect(), ..PlanInputs::default() }
+    let refused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
+    PlanInputs { refused: refused.collect(), ..PlanInputs::default() }
 }
 
 /// Otherwise visitors would reach the rules as they were before, without a login.
