@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use crate::collections::inserted;
 use crate::limits;
-use crate::model::endpoint::{Endpoint, Property};
+use crate::model::endpoint::Endpoint;
 use crate::model::text::{fingerprint, rule_at};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
-    Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
+    Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, invalidate, is_unknown_path, resource_of,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{INVALID, TUNNEL};
@@ -72,30 +72,37 @@ impl<'s> Adjuster<'s> {
         let mut bytes = None;
         for CanonicalEndpoint { endpoint, publication: _, intent } in read {
             *bytes.get_or_insert(0) += endpoint.memory_bytes();
-            self.candidates.push(Candidate { endpoint, intent, is_left_out: false });
+            self.candidates.push(Candidate { endpoint, intent, is_unasked_public: false });
         }
         bytes
     }
 
     /// One endpoint for each hostname and path, sorted. Without a snapshot, the present object of a hostname is not known:
     /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
+    ///
+    /// 1. The candidates are sorted, because the other passes compare neighbours.
+    /// 2. Wildcards without their property are left out, or become invalid.
+    /// 3. The winners are chosen by properties, which an endpoint loses in pass 4.
+    /// 4. The other endpoints of an object with an invalid one become invalid. The losers count too.
+    /// 5. The losers are left out.
+    /// 6. Published wildcards get their property.
+    /// 7. The endpoints are sorted again, by their new properties.
+    /// 8. Protected endpoints without Access properties get those that `records` shows.
     pub fn finish(self) -> Adjusted {
-        let Self { reader: _, snapshot, mut candidates } = self;
-        sort(&mut candidates);
+        let Self { reader: _, snapshot, candidates } = self;
+        let candidates = sorted(candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
         let whole = snapshot.filter(|snapshot| snapshot.old_answers.is_empty());
-        let mut notes = wildcard::leave_out(&mut candidates, whole);
-        candidates.retain(|candidate| !candidate.is_left_out);
-        // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
-        if let Some(snapshot) = snapshot {
-            notes.extend(winner::choose(&mut candidates, snapshot));
-        }
-        refuse_together(&mut candidates);
-        candidates.retain(|candidate| !candidate.is_left_out);
-        notes.extend(wildcard::keep_published(&mut candidates));
-        sort(&mut candidates);
-        let mut endpoints: Vec<Endpoint> =
-            candidates.into_iter().map(|candidate| candidate.endpoint).collect();
+        let (candidates, mut notes) = wildcard::leave_out(candidates, whole);
+        let choice = snapshot.map(|snapshot| winner::choose(&candidates, snapshot));
+        let (losers, notes_of_losers) = choice.unwrap_or_default();
+        notes.extend(notes_of_losers);
+        let candidates = refuse_together(candidates).into_iter().enumerate();
+        let kept = candidates.filter(|(index, _)| !losers.contains(index)).map(|(_, candidate)| candidate);
+        let (candidates, notes_of_public) = wildcard::keep_published(kept.collect());
+        notes.extend(notes_of_public);
+        let candidates = sorted(candidates).into_iter();
+        let mut endpoints: Vec<Endpoint> = candidates.map(|candidate| candidate.endpoint).collect();
         endpoints.dedup();
         let intent_fingerprints = endpoints.iter().map(fingerprint_of).collect();
         let kept_logins =
@@ -114,27 +121,33 @@ fn fingerprint_of(endpoint: &Endpoint) -> u64 {
 
 /// If one endpoint of an object is invalid, all its endpoints for that hostname become invalid: a valid rule would take
 /// the requests of the invalid endpoint. Only here are all these endpoints visible: ExternalDNS may ask for only one of
-/// them, and another object may win the path of one. `candidates` are sorted.
-fn refuse_together(candidates: &mut [Candidate]) {
+/// them, and another object may win the path of one. `candidates` are sorted, and stay in their order.
+fn refuse_together(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let is_one_path = |one: &Candidate, other: &Candidate| {
         let (one, other) = (&one.endpoint, &other.endpoint);
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
     for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
-        let mut causes = excesses(on_host);
+        let mut problems = excesses(on_host);
         for at_path in on_host.chunk_by_mut(is_one_path) {
             let mut pairs = at_path.array_windows();
-            if pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint)) {
-                let problem = at_path.iter().find_map(|one| one.endpoint.property(INVALID));
-                let problem = problem.unwrap_or(SAME_PATH).to_owned();
-                invalidate(at_path, |_| Some(&problem));
-            }
-            if let Some(invalid) = at_path.iter().map(|one| &one.endpoint).find(|one| is_invalid(one)) {
-                causes.entry(resource_of(invalid).into()).or_insert_with(|| cause(invalid));
+            let differ = pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint));
+            let invalid = at_path.iter().find_map(|one| one.endpoint.property(INVALID));
+            let Some(problem) = invalid.or_else(|| differ.then_some(SAME_PATH)) else { continue };
+            let problem = problem.to_owned();
+            for Candidate { endpoint, .. } in at_path {
+                invalidate(endpoint, &problem);
+                let object = problems.entry(resource_of(endpoint).into());
+                object.or_insert_with(|| waiting_problem(&endpoint.set_identifier, &problem));
             }
         }
-        invalidate(on_host, |endpoint| causes.get(resource_of(endpoint)));
+        for Candidate { endpoint, .. } in on_host {
+            if let Some(problem) = problems.get(resource_of(endpoint)) {
+                invalidate(endpoint, problem);
+            }
+        }
     }
+    candidates
 }
 
 /// The problems of the objects with too many paths of the hostname.
@@ -152,23 +165,12 @@ fn excesses(on_host: &[Candidate]) -> BTreeMap<Box<str>, String> {
     }))
 }
 
-/// Makes each valid endpoint invalid for which `problem` finds a problem.
-fn invalidate<'p>(candidates: &mut [Candidate], problem: impl Fn(&Endpoint) -> Option<&'p String>) {
-    let endpoints = candidates.iter_mut().map(|candidate| &mut candidate.endpoint);
-    for endpoint in endpoints.filter(|endpoint| !is_invalid(endpoint)) {
-        if let Some(problem) = problem(endpoint) {
-            endpoint.provider_specific = vec![Property::new(INVALID, &**problem)];
-        }
-    }
-}
-
-/// The reason why the other endpoints of an object wait for the invalid endpoint.
-fn cause(invalid: &Endpoint) -> String {
-    let problem = invalid.property(INVALID).unwrap_or_default();
-    let text = if is_unknown_path(&invalid.set_identifier) {
+/// The problem of the other endpoints of an object, which wait for the invalid endpoint at this path.
+fn waiting_problem(set_identifier: &str, problem: &str) -> String {
+    let text = if is_unknown_path(set_identifier) {
         format!("the endpoint waits for another rule of the object, whose path is not known: {problem}")
     } else {
-        format!("the endpoint waits for the object's {}, which is invalid", rule_at(&invalid.set_identifier))
+        format!("the endpoint waits for the object's {}, which is invalid", rule_at(set_identifier))
     };
     Problem::new(&text).to_string()
 }
@@ -185,7 +187,7 @@ pub const OUT_OF_TIME: &str =
     "ExternalDNS's request was too large to read in time: look for an object with many long annotations";
 
 /// Sorts candidates and removes duplicates, such as those from the A and the AAAA of one object.
-fn sort(candidates: &mut Vec<Candidate>) {
+fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates.sort_unstable_by(|one, other| {
         let (a, b) = (&one.endpoint, &other.endpoint);
         // Most endpoints already differ in their names.
@@ -193,6 +195,7 @@ fn sort(candidates: &mut Vec<Candidate>) {
         by_name.then_with(|| (sort_key(a), one.intent).cmp(&(sort_key(b), other.intent)))
     });
     candidates.dedup();
+    candidates
 }
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {

@@ -119,8 +119,8 @@ pub struct Intent {
 pub struct Candidate {
     pub endpoint: Endpoint,
     pub intent: Intent,
-    /// The endpoint lost its hostname and path to another one, or is an unpublished wildcard that is not asked for.
-    pub is_left_out: bool,
+    /// The endpoint is a published wildcard without `webhook/tunnel-wildcard`, as `wildcard::leave_out` finds.
+    pub is_unasked_public: bool,
 }
 
 /// The endpoint's object; empty if it is unknown.
@@ -131,6 +131,13 @@ pub fn resource_of(endpoint: &Endpoint) -> &str {
 /// True if a mistake keeps the endpoint from being published.
 pub fn is_invalid(endpoint: &Endpoint) -> bool {
     endpoint.property(INVALID).is_some()
+}
+
+/// Makes a valid endpoint invalid. An invalid endpoint keeps its problem.
+pub(super) fn invalidate(endpoint: &mut Endpoint, problem: &str) {
+    if !is_invalid(endpoint) {
+        endpoint.provider_specific = vec![Property::new(INVALID, problem)];
+    }
 }
 
 /// The canonical properties of a rule in a tunnel's document.

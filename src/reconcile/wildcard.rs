@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
-    Candidate, Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of,
+    Candidate, Intent, RECORD_ONLY, invalidate, is_invalid, path_of, resource_of,
 };
-use crate::reconcile::property_name::{INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD};
+use crate::reconcile::property_name::{TUNNEL_SERVICE, TUNNEL_WILDCARD};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, NoteKind};
 
@@ -43,10 +43,13 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// Marks unpublished wildcards without the property as left out. If their object has a published path of the wildcard,
-/// they become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted. Returns the
-/// notes on the wildcards that are left out.
-pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot>) -> Vec<Note> {
+/// Leaves out unpublished wildcards without the property. If their object has a published path of the wildcard, they
+/// become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted. Returns the other
+/// candidates, and the notes on the wildcards that are left out.
+pub(super) fn leave_out(
+    mut candidates: Vec<Candidate>,
+    snapshot: Option<&Snapshot>,
+) -> (Vec<Candidate>, Vec<Note>) {
     let own = |endpoint: &Endpoint| {
         snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
     };
@@ -61,41 +64,38 @@ pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot
     let unasked = candidates.iter().filter(|one| one.intent.unasked_wildcard).map(|one| &one.endpoint);
     let holders: BTreeSet<_> =
         unasked.filter(|endpoint| is_published(endpoint) || is_named(endpoint)).map(object).collect();
-    let mut left_out = Vec::new();
-    for at_path in candidates.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
-        let is_asked = !at_path.iter().all(|one| one.intent.unasked_wildcard);
-        let unasked = at_path.iter_mut().filter(|one| one.intent.unasked_wildcard);
-        for Candidate { endpoint, intent, is_left_out } in unasked {
-            if is_published(endpoint) {
-                continue;
-            }
-            let problem = match snapshot {
-                None => NOT_READ,
-                Some(_) if holders.contains(&object(endpoint)) => OTHER_PATH_PUBLISHED,
-                Some(_) => {
-                    if !is_asked {
-                        add(&mut left_out, endpoint, *intent, NoteKind::LeftOutWildcard);
-                    }
-                    *is_left_out = true;
-                    continue;
-                }
-            };
-            let problem = endpoint.property(INVALID).unwrap_or(problem).to_owned();
-            endpoint.provider_specific = vec![Property::new(INVALID, problem)];
-            intent.unasked_wildcard = false;
+    let asked = candidates.iter().filter(|one| !one.intent.unasked_wildcard).map(|one| &one.endpoint);
+    let asked_paths: BTreeSet<_> =
+        asked.filter(|endpoint| is_wildcard(&endpoint.dns_name)).map(path).collect();
+    let mut notes = Vec::new();
+    candidates.retain_mut(|Candidate { endpoint, intent, is_unasked_public }| {
+        *is_unasked_public = intent.unasked_wildcard && is_published(endpoint);
+        if *is_unasked_public || !intent.unasked_wildcard {
+            return true;
         }
-    }
-    left_out
+        let is_kept = snapshot.is_none() || holders.contains(&object(endpoint));
+        if is_kept {
+            invalidate(endpoint, if snapshot.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
+        } else if !asked_paths.contains(&path(endpoint)) {
+            add(&mut notes, endpoint, *intent, NoteKind::LeftOutWildcard);
+        }
+        is_kept
+    });
+    (candidates, notes)
 }
 
 fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
     (endpoint.dns_name.as_str().into(), resource_of(endpoint).into())
 }
 
-/// Adds the property to the published wildcards without it. Returns the notes on them.
-pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
+fn path(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
+    (endpoint.dns_name.as_str().into(), endpoint.set_identifier.as_str().into())
+}
+
+/// Adds the property to the published wildcards without it. Returns the candidates, and the notes on these wildcards.
+pub(super) fn keep_published(mut candidates: Vec<Candidate>) -> (Vec<Candidate>, Vec<Note>) {
     let mut public = Vec::new();
-    let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
+    let unasked = candidates.iter_mut().filter(|one| one.is_unasked_public);
     for Candidate { endpoint, intent, .. } in unasked {
         add(&mut public, endpoint, *intent, NoteKind::PublicWildcard);
         if !is_invalid(endpoint) {
@@ -103,7 +103,7 @@ pub(super) fn keep_published(candidates: &mut [Candidate]) -> Vec<Note> {
             endpoint.provider_specific.sort_unstable();
         }
     }
-    public
+    (candidates, public)
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.

@@ -28,34 +28,34 @@ const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
-/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. Returns
-/// notes on the losers, and on rules that remain although their namespace no longer asks for them. The notes end after
-/// the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
-pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Vec<Note> {
-    let mut notes = Vec::new();
-    for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
+/// Chooses one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. Returns the indices
+/// of the losers, and notes on them and on rules that remain although their namespace no longer asks for them. The notes
+/// end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
+pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet<usize>, Vec<Note>) {
+    let (mut losers, mut notes, mut start) = (BTreeSet::new(), Vec::new(), 0);
+    for on_host in candidates.chunk_by(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
         let entitled = entitled(on_host, snapshot);
-        for candidates in on_host.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
+        for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
             let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
             let Some((index, winner)) = contest.winner() else { continue };
+            let end = start + candidates.len();
+            losers.extend((start..end).filter(|candidate| *candidate != start + index));
+            start = end;
             // Further notes would take more memory than the endpoints, and the log has no room for them.
             if notes.len() <= limits::NOTES_MAX {
-                let losers = candidates.iter().filter(|candidate| {
+                let noted = candidates.iter().filter(|candidate| {
                     !asks_alike(&candidate.endpoint, winner)
                         && resource_of(&candidate.endpoint) != resource_of(winner)
-                        && !candidate.intent.unasked_wildcard
+                        && !candidate.is_unasked_public
                 });
                 notes.extend(
-                    losers.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
+                    noted.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
                 );
                 notes.extend(contest.kept_for_another(winner));
             }
-            for (position, candidate) in candidates.iter_mut().enumerate() {
-                candidate.is_left_out |= position != index;
-            }
         }
     }
-    notes
+    (losers, notes)
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
@@ -119,7 +119,7 @@ impl<'a> Contest<'a> {
         let stamped = stamps.first().filter(|stamp| self.snapshot.claims_path(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(left, |candidate| Some(resource_of(&candidate.endpoint)) == stamped);
-        prefer(left, |candidate| !candidate.intent.unasked_wildcard);
+        prefer(left, |candidate| !candidate.is_unasked_public);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
         for shows in [&is_shown_without_default, &is_service as &dyn Fn(&Property) -> bool] {
