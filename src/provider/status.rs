@@ -88,7 +88,7 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        if self.request.written.contains(&hostname) {
+        if self.request.asked_for.contains(&hostname) {
             (WRITTEN, IS_WRITTEN)
         } else if self.request.postponed.contains(&hostname) {
             (NEXT_TURN, IS_POSTPONED)

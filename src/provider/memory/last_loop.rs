@@ -13,9 +13,7 @@ use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
 use crate::observe::status::Status;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::{
-    Alternations, EndpointFingerprint, EndpointFingerprints, Logged, WithoutService,
-};
+use crate::provider::memory::{Alternations, EndpointFingerprints, Logged, WithoutService};
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::{Reason, WAITING};
@@ -53,9 +51,9 @@ pub(crate) struct LastRequest {
     pub(crate) notes: Logged<Note>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
-    /// The fingerprints of the hostnames that the last request was asked to publish or change, without those in
-    /// `postponed`. The hostnames are written, except those with a refusal.
-    pub(crate) written: BTreeSet<u64>,
+    /// The fingerprints of the hostnames that ExternalDNS asked to publish or change, without those in `postponed`. The
+    /// hostnames are written, except those with a refusal. Empty in a dry run.
+    pub(crate) asked_for: BTreeSet<u64>,
     /// The fingerprints of the hostnames that wait for the next turn.
     pub(crate) postponed: BTreeSet<u64>,
     /// The reason why hostnames without a refusal may wait: that of the failed request, or of its first refused write.
@@ -78,7 +76,7 @@ impl LastLoop {
 
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
     pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
-        self.request.written.clear();
+        self.request.asked_for.clear();
         let mut lines = note_lines(&self.notes_of_shown.replace(shown.notes.clone(), now, &|_, _| false));
         self.endpoints.note_shown(&shown.endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
@@ -153,38 +151,37 @@ impl LastLoop {
     ) -> Vec<Refusal> {
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let Self { request: last, alternations, .. } = self;
-        let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
+        let before: BTreeSet<Refusal> = inserted(last.refusals.all().map(|(refusal, _)| refusal.clone()));
         // A turn does not plan the postponed hostnames, so their refusals are retained.
-        let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
-        let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
-        let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
-        let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
+        let of_postponed = before.iter().filter(|refusal| plan.postponed.contains(&refusal.hostname));
+        let retained = of_postponed.filter(|refusal| !is_failed(refusal));
+        let refusals = plan.refusals.iter().chain(&result.refusals).chain(retained).cloned();
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let mut news = last.refusals.replace(refusals.chain(left).collect(), now, &is_expected);
-        news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
+        let mut new = last.refusals.replace(refusals.collect(), now, &is_expected);
+        let is_known = |refusal: &Refusal| refusal.alike().is_some_and(|alike| before.contains(&alike));
+        new.retain(|refusal| !is_known(refusal) && !is_failed(refusal));
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
-        let asked = changes.wanted.iter().filter(|_| !is_dry_run);
-        let asked = asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
-        last.written = inserted(asked.filter(|hostname| !last.postponed.contains(hostname)));
+        let wanted = if is_dry_run { &[] } else { &*changes.wanted };
+        let wanted = wanted.iter().map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
+        last.asked_for = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
-        news
+        new
     }
 
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
     /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
     pub(crate) fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
-        let mut last = None;
-        let counted =
-            self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
-                set_identifier.is_some() || last.replace(hostname) != Some(hostname)
-            });
-        counted.filter(|(Refusal { hostname, set_identifier, .. }, _)| {
-            let is_of = |endpoint: &EndpointFingerprint| {
-                set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))
-            };
-            let has_path = self.endpoints.of(hostname).any(is_of);
+        let mut refusals: Vec<(&Refusal, i64)> = self.request.refusals.all().collect();
+        // The refusals are sorted, so those of a hostname as a whole come first.
+        refusals.dedup_by(|(later, _), (earlier, _)| {
+            later.set_identifier.is_none() && later.hostname == earlier.hostname
+        });
+        refusals.into_iter().filter(|(Refusal { hostname, set_identifier, .. }, _)| {
+            let has_path = |path: &&str| self.endpoints.of(hostname).any(|endpoint| endpoint.has_path(path));
+            // The refusal of a path that no endpoint has concerns every endpoint of the hostname.
+            let path = set_identifier.as_deref().filter(has_path);
             let mut different = self.endpoints.of(hostname).filter(|one| !self.endpoints.is_published(one));
-            different.any(|endpoint| !has_path || is_of(endpoint))
+            different.any(|endpoint| path.is_none_or(|path| endpoint.has_path(path)))
         })
     }
 
@@ -205,7 +202,7 @@ impl LastLoop {
             status.wanted += 1;
             if sent.iter().all(|endpoint| self.endpoints.is_published(endpoint)) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && !self.request.written.contains(&hostname) {
+            } else if !refused.contains_key(&hostname) && !self.request.asked_for.contains(&hostname) {
                 status.waiting += 1;
             }
         }
@@ -222,7 +219,7 @@ pub(crate) fn note_lines(notes: &[Note]) -> Vec<(Level, LogLine)> {
 impl LastRequest {
     /// Notes that ExternalDNS asks for changes. Returns true after a quiet time.
     pub(crate) fn begin(&mut self) -> bool {
-        self.written.clear();
+        self.asked_for.clear();
         mem::take(&mut self.loops_since) > 1
     }
 }
