@@ -72,7 +72,7 @@ impl ConnectorWatch {
         drop(values);
         let is_of_failed =
             |line: &LogLine| line.value("tunnel").is_some_and(|tunnel| failed.contains(&tunnel));
-        let new = self.logged.replace(lines, clock.unix_seconds(), &|line, _| is_of_failed(line));
+        let new = self.logged.replace_expecting(lines, clock.unix_seconds(), &|line, _| is_of_failed(line));
         new.iter().for_each(|line| logging::log(Level::Warn, module_path!(), line));
     }
 

@@ -54,7 +54,7 @@ impl Provider {
         }
         if is_dry_run {
             let writes = describe(plan);
-            let new = lock(&self.last_loop).request.dry_run_writes.replace(writes, now, &|_, _| false);
+            let new = lock(&self.last_loop).request.dry_run_writes.replace(writes, now);
             for line in new {
                 let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -67,7 +67,7 @@ impl Provider {
         let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
         let now = self.clock().unix_seconds();
         let notes = notes.cloned().collect();
-        let new = lock(&self.last_loop).request.notes.replace(notes, now, &|_, _| false);
+        let new = lock(&self.last_loop).request.notes.replace(notes, now);
         logging::log_all(&note_lines(&new), module_path!());
     }
 

@@ -68,7 +68,7 @@ impl LastLoop {
         let is_quiet = loops_since > 1;
         if is_quiet {
             let mut refusals = mem::take(&mut self.request.refusals);
-            refusals.replace(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
+            refusals.replace_expecting(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
             self.request = LastRequest { loops_since, refusals, ..LastRequest::default() };
         }
         is_quiet
@@ -77,7 +77,7 @@ impl LastLoop {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
     pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
         self.request.asked_for.clear();
-        let mut lines = note_lines(&self.notes_of_shown.replace(shown.notes.clone(), now, &|_, _| false));
+        let mut lines = note_lines(&self.notes_of_shown.replace(shown.notes.clone(), now));
         self.endpoints.note_shown(&shown.endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
         lines
@@ -124,7 +124,7 @@ impl LastLoop {
             }
         };
         let all = notes.iter().cloned().chain(alternating).collect();
-        let new = self.notes_of_sent.replace(all, now, &is_expected);
+        let new = self.notes_of_sent.replace_expecting(all, now, &is_expected);
         lines.extend(note_lines(&new));
         let of_endpoints =
             notes.iter().filter(|note| matches!(note.kind, NoteKind::LeftOut | NoteKind::Other));
@@ -157,7 +157,7 @@ impl LastLoop {
         let retained = of_postponed.filter(|refusal| !is_failed(refusal));
         let refusals = plan.refusals.iter().chain(&result.refusals).chain(retained).cloned();
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let mut new = last.refusals.replace(refusals.collect(), now, &is_expected);
+        let mut new = last.refusals.replace_expecting(refusals.collect(), now, &is_expected);
         let is_known = |refusal: &Refusal| refusal.alike().is_some_and(|alike| before.contains(&alike));
         new.retain(|refusal| !is_known(refusal) && !is_failed(refusal));
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));

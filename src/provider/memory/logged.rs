@@ -28,9 +28,14 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// Replaces the items, and returns the new ones. An item that is absent once counts as new when it returns, unless
-    /// `is_expected` is true for it and the seconds of its absence.
-    pub(crate) fn replace(
+    /// Replaces the items, and returns the new ones. An item that is absent once counts as new when it returns.
+    pub(crate) fn replace(&mut self, items: Vec<T>, now: i64) -> Vec<T> {
+        self.replace_expecting(items, now, &|_, _| false)
+    }
+
+    /// Replaces the items, and returns the new ones. An item that returns is not new if `is_expected` was true in each
+    /// loop without the item, for the item and the seconds of its absence.
+    pub(crate) fn replace_expecting(
         &mut self,
         items: Vec<T>,
         now: i64,
@@ -69,7 +74,7 @@ mod tests {
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = logged.replace(lines(number).collect(), time, &|_, _| false);
+            let news = logged.replace(lines(number).collect(), time);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
                 logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
@@ -83,7 +88,8 @@ mod tests {
     fn an_item_that_is_expected_to_return_is_new_once_and_is_not_shown_while_it_is_absent() {
         let mut logged = Logged::default();
         let mut replace = |items: &[&'static str], now| {
-            let new = logged.replace(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
+            let new =
+                logged.replace_expecting(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
             (new, logged.all().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
         };
         assert_eq!(replace(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
@@ -97,7 +103,7 @@ mod tests {
     fn a_year_of_other_items_in_every_loop_leaves_those_of_the_last_ones() {
         let mut logged = Logged::default();
         for (number, _) in year::loops().step_by(10) {
-            assert_eq!(logged.replace(vec![number], number as i64, &|_, _| true).len(), 1);
+            assert_eq!(logged.replace_expecting(vec![number], number as i64, &|_, _| true).len(), 1);
         }
         assert_eq!((logged.all().count(), logged.0.len()), (1, 1 + ABSENT_MAX));
     }
