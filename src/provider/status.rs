@@ -2,7 +2,7 @@
 //!
 //! - the endpoints that ExternalDNS sent and was shown: fingerprints, compared as ExternalDNS compares endpoints;
 //! - the refusals of the last request, each with the time of its first log line;
-//! - the hostnames that were written or postponed: fingerprints;
+//! - the hostnames that ExternalDNS asked for, and those that were postponed: fingerprints;
 //! - the published hostnames: the last snapshot, even if a write has outdated the snapshot.
 
 use crate::locks::lock;

@@ -63,7 +63,8 @@ impl Refusal {
         lines
     }
 
-    /// The same refusal in its other form: of the whole hostname, or of the hostname's rule without a path.
+    /// The same refusal in its other form: of the whole hostname, or of the hostname's rule without a path. Both have the
+    /// same log line. In `status`, only the first concerns the hostname's other paths.
     pub fn alike(&self) -> Option<Self> {
         let path = self.set_identifier.as_deref();
         let set_identifier = path.is_none().then(Box::default);
