@@ -37,10 +37,10 @@ pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
             let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
-            let Some((index, winner)) = contest.winner() else { continue };
-            let end = start + candidates.len();
-            losers.extend((start..end).filter(|candidate| *candidate != start + index));
+            let (first, end) = (start, start + candidates.len());
             start = end;
+            let Some((index, winner)) = contest.winner() else { continue };
+            losers.extend((first..end).filter(|candidate| *candidate != first + index));
             // Further notes would take more memory than the endpoints, and the log has no room for them.
             if notes.len() <= limits::NOTES_MAX {
                 let noted = candidates.iter().filter(|candidate| {

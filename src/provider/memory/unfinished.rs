@@ -19,11 +19,11 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | event | change |
 /// |---|---|
 /// | a write fails, whatever its content | `Failing`; if the tunnel had accepted its unchanged document, edits pause |
-/// | a probe: the tunnel accepts its unchanged document, or has no rules | `AcceptsUnchanged` |
-/// | a probe fails | `Failing` |
+/// | a probe: the tunnel accepts its unchanged document or refuses its content, or has no rules | `AcceptsUnchanged` |
+/// | the write of a probe fails, whatever its content | `Failing` |
 /// | a group is sent | the maximum size of the next group |
-/// | every piece of a target is written or refused | the target is forgotten |
-/// | no hostname is left to write: a request left none, or ExternalDNS asked for no changes | all are forgotten |
+/// | all pieces that a stage sends to a target are decided, and no earlier stage left any | the target is forgotten |
+/// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 
@@ -37,12 +37,12 @@ struct TargetMemory {
 
 #[derive(Debug, Default)]
 enum TargetState {
-    /// The last write did not fail, or its content was refused.
+    /// No write failed, or only because of its content.
     #[default]
     Writable,
-    /// The last write failed, whatever its content.
+    /// A write failed, whatever its content, and since then no probe succeeded and no stage was completed.
     Failing(Reason),
-    /// The tunnel accepted its unchanged document after a write had failed, or has no rules. An edit comes next.
+    /// A probe succeeded after a write had failed. An edit comes next.
     AcceptsUnchanged,
 }
 

@@ -67,7 +67,8 @@ impl<'a> HostRule<'a> {
         self.rule.path()
     }
 
-    /// True if the stamp of this request names the rule: it is ours, or becomes ours with the stamp.
+    /// True if the rule is ours, or becomes ours with the stamp of this request. The stamp may name `Ambiguous` rules too,
+    /// which are foreign.
     fn is_stamped(&self) -> bool {
         !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
     }
@@ -134,7 +135,7 @@ impl<'a> Host<'a> {
         self.hostname.as_str()
     }
 
-    /// The records with the stamp of this request: ours, and records that become ours with it.
+    /// Our records, and records that become ours with the stamp of this request.
     fn stamped_records(&self) -> impl Iterator<Item = &'a Record> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
@@ -167,7 +168,7 @@ impl<'a> Host<'a> {
         self.context.inputs.is_dry_run
     }
 
-    /// The rules that the stamp of this request names: ours, and rules that become ours with it.
+    /// Our rules, and rules that become ours with the stamp of this request.
     fn stamped_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
         self.rules.iter().filter(|rule| rule.is_stamped())
     }
@@ -187,7 +188,7 @@ impl<'a> Host<'a> {
         self.rules.iter().find(|rule| rule.tunnel == tunnel && rule.path() == path)
     }
 
-    /// The rule of a path, if the stamp of this request names it.
+    /// The rule of a path, if it is ours or becomes ours with the stamp of this request.
     fn stamped_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
         self.rule_at(tunnel, path).filter(|rule| rule.is_stamped())
     }

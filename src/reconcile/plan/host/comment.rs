@@ -126,8 +126,9 @@ impl CommentPlan {
         }
     }
 
-    /// The comment of a record that is deleted: all its digests go, also those of a recent change.
-    pub(super) fn of_deleted_record(host: &Host<'_>) -> Self {
+    /// The comment of a record that is deleted because its rules cannot be written: all its digests go, also those of a
+    /// recent change.
+    pub(super) fn of_hiding_record(host: &Host<'_>) -> Self {
         Self {
             after: Claims::default(),
             removed_dangling: dangling(host, &[]),

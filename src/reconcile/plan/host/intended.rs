@@ -4,8 +4,8 @@
 //! | a rule in the tunnel that visitors reach now | is left behind |
 //! |---|---|
 //! | foreign, of the hostname; or of a name below the wildcard | always |
-//! | foreign and wider, such as a catch-all | unless an endpoint or our present rule takes all paths |
-//! | of a wildcard of ours | unless the rule without a path stays, or its requests are answered in the wanted tunnel |
+//! | foreign and wider, with a service | unless an endpoint or our present rule takes all paths |
+//! | of a wildcard of ours, with a service | unless the rule without a path stays, or its requests are answered in the wanted tunnel |
 
 use super::Host;
 use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
@@ -71,7 +71,7 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     Some(if stays || is_asked_for() { visited } else { first.clone() })
 }
 
-/// A foreign rule in the tunnel that visitors reach now: of the hostname, or of a name below the wildcard.
+/// A foreign rule of the hostname in the tunnel that visitors reach now, or any rule of a name below the wildcard there.
 fn foreign_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
     let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
     rule.or_else(|| host.snapshot().rule_below(host.name(), visited))

@@ -170,7 +170,7 @@ pub(super) fn planned_writes(
 pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| HostPlan {
         unstamp_operations: deletions(host),
-        ..unwritten(host, CommentPlan::of_deleted_record(host), resource)
+        ..unwritten(host, CommentPlan::of_hiding_record(host), resource)
     })
 }
 
