@@ -116,9 +116,6 @@ impl Plan {
                 TurnCandidate::Planned(outcome) => *outcome,
                 TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
             };
-            let paused = |host| fingerprints::refusals(host, context.snapshot, context.inputs);
-            let refusals = outcome.plan.as_ref().map(paused).unwrap_or_default();
-            let outcome = if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) };
             self.hosts.extend(outcome.plan);
             self.refusals.extend(outcome.refusals);
             self.notes.extend(outcome.notes);

@@ -48,8 +48,7 @@ impl Wanted<Gated> {
     }
 }
 
-/// Decides on the request for a hostname. Refuses wanted endpoints that cannot be published, and last those whose
-/// applications are written before their rules.
+/// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(
     before: Host<'a>,
     mut wanted: Vec<Wanted<Gated>>,
@@ -58,16 +57,13 @@ pub(super) fn decide<'a, 'w>(
     // `adjust` leaves one endpoint for each path. Of several, the first by object counts.
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.reason().is_some() || paths.insert(one.set_identifier.clone()));
-    let mut host = refuse_until_stable(&before, &mut wanted, withdrawals);
-    let application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-    // If a rule waits for its application, further endpoints may have to be refused. A dry run writes nothing, so no rule waits.
-    if !application_writes.is_empty() && !before.is_dry_run() {
-        for one in &mut wanted {
-            let Some(write) = one.first_write() else { continue };
-            one.publication = Err(Reason::WaitsForApplication(write.place.clone()));
-        }
-        host = refuse_until_stable(&before, &mut wanted, withdrawals);
-    }
+    let first_writes: Vec<_> = wanted.iter().map(|one| one.first_write().cloned()).collect();
+    let host = refuse_until_stable(&before, &mut wanted, withdrawals);
+    let is_carried_out = |one: &Wanted<Gated>| {
+        one.reason().is_none_or(|reason| matches!(reason, Reason::WaitsForApplication(_)))
+    };
+    let carried_out = wanted.iter().zip(first_writes).filter(|(one, _)| is_carried_out(one));
+    let application_writes = carried_out.filter_map(|(_, write)| write).collect();
     let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason));
@@ -91,7 +87,7 @@ fn refuse_until_stable<'a>(
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
+        let refused = refused_now(&host, withdrawals, wanted);
         if refused.is_empty() {
             return host;
         }
@@ -175,14 +171,25 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
 }
 
 /// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
-/// reasons.
-fn refused_now(
+/// reasons. Endpoints that are refused anyway take no room in the comment, and make no application.
+fn refused_now(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+    let mut refused = with_obstacle(host, &withdrawn_now(withdrawals, wanted), wanted);
+    if refused.is_empty() {
+        refused = without_room(host, wanted);
+    }
+    if refused.is_empty() {
+        refused = before_application(host, wanted);
+    }
+    refused
+}
+
+/// Endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another endpoint.
+fn with_obstacle(
     host: &Host<'_>,
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
 ) -> Vec<(usize, Reason)> {
-    let accepted = accepted_of(wanted);
-    let Some(intended) = Intended::of(host, &accepted, withdrawn) else { return Vec::new() };
+    let Some(intended) = Intended::of(host, &accepted_of(wanted), withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     let mut refused = Vec::new();
@@ -198,15 +205,23 @@ fn refused_now(
             None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
         }
     }
-    if refused.is_empty()
-        && let Some(reason) = comment::lack_of_room(host, &accepted)
-    {
-        let is_new =
-            |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
-        let new = wanted.iter().enumerate().filter(|(_, one)| is_new(one));
-        refused.extend(new.map(|(index, _)| (index, reason.clone())));
-    }
     refused
+}
+
+/// New endpoints, if the comment has no room for all of them.
+fn without_room(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+    let is_new = |gated: &Gated| !comment::claims_already(host, gated);
+    let new = wanted.iter().enumerate().filter(|(_, one)| one.accepted().is_some_and(is_new));
+    let new: Vec<usize> = new.map(|(index, _)| index).collect();
+    let reason = new.first().and_then(|_| comment::lack_of_room(host, &accepted_of(wanted)));
+    reason.map(|reason| new.into_iter().map(|index| (index, reason.clone())).collect()).unwrap_or_default()
+}
+
+/// Endpoints whose applications are written before their rules. A dry run writes nothing, so no rule waits.
+fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+    let waiting = wanted.iter().enumerate().filter(|_| !host.is_dry_run());
+    let waiting = waiting.filter_map(|(index, one)| Some((index, one.first_write()?.place.clone())));
+    waiting.map(|(index, place)| (index, Reason::WaitsForApplication(place))).collect()
 }
 
 /// The refused endpoints, by object.

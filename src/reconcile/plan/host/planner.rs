@@ -5,6 +5,7 @@ use super::Host;
 use super::decide::decide;
 use super::writes::{hiding_deletion, planned_writes};
 use crate::model::Hostname;
+use crate::reconcile::plan::fingerprints;
 use crate::reconcile::plan::judge::judge_all;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
@@ -50,11 +51,13 @@ pub(in crate::reconcile::plan) fn plan_host(
         Ok((host_plan, unfinished)) => {
             outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
             outcome.refusals.extend(unfinished.into_iter().map(refusal));
-            outcome
         }
         Err(reason) => {
-            let outcome = outcome.without_plan([refusal(reason)]);
-            HostOutcome { plan: hiding_deletion(&decision.host, resource.clone()), ..outcome }
+            outcome = outcome.without_plan([refusal(reason)]);
+            outcome.plan = hiding_deletion(&decision.host, resource.clone());
         }
     }
+    let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
+    let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
+    if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
 }
