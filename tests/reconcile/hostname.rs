@@ -234,6 +234,21 @@ fn a_comment_that_is_longer_than_the_zone_allows_freezes_nothing() {
     assert_eq!((cloudflare.records.len(), cloudflare.document(&tunnel_id(HOME)).rules().len()), (0, 1));
 }
 
+/// The mark of the record alone counted, although the request withdraws it, so such a hostname was refused in each loop.
+#[test]
+fn a_record_alone_becomes_a_rule_whose_comment_fills_the_limit() {
+    let only = endpoint_of(OBJECT, NAME, &[("tunnel-service", "none")]);
+    let bytes_with_remark = |remark: usize| {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(std::slice::from_ref(&only), usize::MAX);
+        let comment = format!("{} | {}", own_record(&mut cloudflare).comment, "x".repeat(remark));
+        own_record(&mut cloudflare).comment = comment.into();
+        let plan = cloudflare.run_loop(&[on("home", "^/a")], usize::MAX);
+        labels(&plan).is_empty().then(|| own_record(&mut cloudflare).comment.len())
+    };
+    assert_eq!((1..100).rev().find_map(bytes_with_remark), Some(100));
+}
+
 /// Only its record could tell the rule's owner.
 #[test]
 fn a_rule_that_lost_its_record_by_hand_is_ours_if_it_stands_as_wanted_or_told_by_name() {

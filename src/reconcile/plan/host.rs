@@ -6,7 +6,6 @@ mod decide;
 mod intended;
 mod obstacle;
 pub(super) mod planner;
-mod record_writes;
 mod writes;
 
 use std::time::Duration;

@@ -3,20 +3,28 @@
 
 use std::collections::BTreeSet;
 
-use super::{Host, HostRule};
+use super::Host;
 use crate::collections::inserted;
-use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
-const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
-     the digest stays until the record has been unchanged for a minute";
-
 /// The comment of a hostname's records through one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommentPlan {
+    pub(super) form: CommentForm,
+    /// The claims from Stamp until Unstamp.
+    pub(super) during: Claims,
+    /// The claims after Unstamp.
+    pub(in crate::reconcile::plan) after: Claims,
+    /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
+    pub removed_dangling: BTreeSet<Digest>,
+}
+
+/// The comment without its claims.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CommentForm {
     /// The stamp before the request, with the object and the hostname of the new one.
     stamp: Stamp,
     /// The namespace that the stamp is to name.
@@ -24,14 +32,6 @@ pub struct CommentPlan {
     limit_bytes: usize,
     /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
     may_be_cut: bool,
-    /// The claims from Stamp until Unstamp.
-    during: Claims,
-    /// The claims after Unstamp.
-    pub(in crate::reconcile::plan) after: Claims,
-    /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
-    pub removed_dangling: BTreeSet<Digest>,
-    /// True if dangling digests stay, because the record was changed recently.
-    pub(super) keeps_dangling: bool,
 }
 
 /// The object of all rules of the hostname, if they have a single object.
@@ -71,14 +71,18 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 }
 
 /// The reason if the comment has no room for the claims of the `accepted` endpoints beside those of the stamp.
-pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
-    let comment = CommentPlan::of(host, accepted, &[], &[]);
-    if comment.has_room(&comment.during) {
+pub(super) fn lack_of_room(
+    host: &Host<'_>,
+    accepted: &[&Gated],
+    withdrawn: &[Option<&str>],
+) -> Option<Reason> {
+    let (form, claims) = (CommentForm::of(host, accepted), claims_during(host, accepted, withdrawn));
+    if form.has_room(&claims) {
         return None;
     }
-    let digests = &comment.during.digests - &dangling(host, accepted);
-    let (rules, limit_bytes) = (digests.len(), comment.limit_bytes);
-    Some(if comment.has_room(&Claims { digests, ..comment.during.clone() }) {
+    let digests = &claims.digests - &dangling(host, accepted);
+    let (rules, limit_bytes) = (digests.len(), form.limit_bytes);
+    Some(if form.has_room(&Claims { digests, ..claims }) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
         Reason::StampFull { rules, limit_bytes }
@@ -95,79 +99,50 @@ pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
 }
 
 impl CommentPlan {
-    /// The comment of a request that publishes the `accepted` endpoints and deletes the rules `deleted`.
-    pub(super) fn of(
-        host: &Host<'_>,
-        accepted: &[&Gated],
-        withdrawn: &[Option<&str>],
-        deleted: &[HostRule<'_>],
-    ) -> Self {
-        let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
-        stamp.resource = resource(host, accepted, &stamp).map(Into::into);
-        stamp.bind_to(host.name());
-        let asking = || namespace::code_of(accepted.first()?.resource()?);
-        let dangling = dangling(host, accepted);
-        // Another instance may be about to write the rule of such a digest.
-        let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
-        let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
-        let during = claims_during(host, accepted, withdrawn);
-        let mut after = during.clone();
-        let is_deleted = |digest: &Digest| deleted.iter().any(|rule| rule.digest == *digest);
-        after.digests.retain(|digest| !removed_dangling.contains(digest) && !is_deleted(digest));
-        Self {
-            stamp,
-            namespace: host.operator().namespace_guard.then(asking).flatten(),
-            limit_bytes: host.zone.comment_max_bytes(),
-            may_be_cut: host.takes_over_records(),
-            during,
-            after,
-            removed_dangling,
-            keeps_dangling,
-        }
-    }
-
-    /// The comment of a record that is deleted because its rules cannot be written: all its digests go, also those of a
-    /// recent change.
-    pub(super) fn of_hiding_record(host: &Host<'_>) -> Self {
-        Self {
-            after: Claims::default(),
-            removed_dangling: dangling(host, &[]),
-            keeps_dangling: false,
-            ..Self::of(host, &[], &[], &[])
-        }
-    }
-
     /// The comments of Stamp and of Unstamp; `None` for claims that do not fit.
     pub(super) fn texts(&self) -> (Option<Box<str>>, Option<Box<str>>) {
         (self.with(&self.during), self.with(&self.after))
     }
 
-    /// The reason why a later request has to remove digests.
-    pub(super) fn unfinished(&self) -> Option<Reason> {
-        self.keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()))
-    }
-
     /// The comment with these claims, and with the namespace if there is room; `None` if the claims do not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        self.naming(self.namespace.as_ref(), claims).or_else(|| self.naming(None, claims))
+        let CommentForm { namespace, .. } = &self.form;
+        self.form.text(namespace.as_ref(), claims).or_else(|| self.form.text(None, claims))
     }
 
     /// True if the stamp has the digest before anything is written.
     pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
-        self.stamp.claims.digests.contains(digest)
+        self.form.stamp.claims.digests.contains(digest)
     }
 
     /// The claims of Stamp without these digests.
     pub(crate) fn without(&self, digests: &BTreeSet<Digest>) -> Claims {
         Claims { digests: &self.during.digests - digests, ..self.during.clone() }
     }
+}
+
+impl CommentForm {
+    /// The comment of a request that publishes the `accepted` endpoints.
+    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated]) -> Self {
+        let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
+        stamp.resource = resource(host, accepted, &stamp).map(Into::into);
+        stamp.bind_to(host.name());
+        let asking = || namespace::code_of(accepted.first()?.resource()?);
+        Self {
+            stamp,
+            namespace: host.operator().namespace_guard.then(asking).flatten(),
+            limit_bytes: host.zone.comment_max_bytes(),
+            may_be_cut: host.takes_over_records(),
+        }
+    }
 
     /// True if the comment has room for these claims and the namespace.
     fn has_room(&self, claims: &Claims) -> bool {
-        self.naming(self.namespace.as_ref(), claims).is_some()
+        self.text(self.namespace.as_ref(), claims).is_some()
     }
 
-    fn naming(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
+    /// The comment with these claims; `None` if they do not fit.
+    fn text(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
         let stamp = if claims.is_released {
             self.stamp.released()
         } else {

@@ -173,9 +173,10 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
 /// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
 /// reasons. Endpoints that are refused anyway take no room in the comment, and make no application.
 fn refused_now(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let mut refused = with_obstacle(host, &withdrawn_now(withdrawals, wanted), wanted);
+    let withdrawn = withdrawn_now(withdrawals, wanted);
+    let mut refused = with_obstacle(host, &withdrawn, wanted);
     if refused.is_empty() {
-        refused = without_room(host, wanted);
+        refused = without_room(host, &withdrawn, wanted);
     }
     if refused.is_empty() {
         refused = before_application(host, wanted);
@@ -209,11 +210,15 @@ fn with_obstacle(
 }
 
 /// New endpoints, if the comment has no room for all of them.
-fn without_room(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+fn without_room(
+    host: &Host<'_>,
+    withdrawn: &[Option<&str>],
+    wanted: &[Wanted<Gated>],
+) -> Vec<(usize, Reason)> {
     let is_new = |gated: &Gated| !comment::claims_already(host, gated);
     let new = wanted.iter().enumerate().filter(|(_, one)| one.accepted().is_some_and(is_new));
     let new: Vec<usize> = new.map(|(index, _)| index).collect();
-    let reason = new.first().and_then(|_| comment::lack_of_room(host, &accepted_of(wanted)));
+    let reason = new.first().and_then(|_| comment::lack_of_room(host, &accepted_of(wanted), withdrawn));
     reason.map(|reason| new.into_iter().map(|index| (index, reason.clone())).collect()).unwrap_or_default()
 }
 

@@ -1,20 +1,28 @@
-//! Turns the decision on one hostname into writes: records, then rules, then records.
+//! Turns the decision on one hostname into writes: records, then rules, then records. The comment names the rules before
+//! they are written, and the record points to the tunnel that has them.
+
+use std::collections::BTreeSet;
 
 use super::adoption;
-use super::comment::{self, CommentPlan};
+use super::comment::{self, CommentForm, CommentPlan};
 use super::decide::Decision;
 use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
-use crate::model::{Record, TunnelId};
+use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
 use crate::reconcile::reason::Reason;
+use crate::reconcile::stamp::{Claims, Stamp};
+
+const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
+     the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
 /// (`InStamp`), and after `MOVE_GRACE` the last one deletes the rules that are left (`NotNeeded`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repoint {
+enum Repoint {
     /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
     NotNeeded,
     /// In Stamp: the tunnel has all wanted rules, and its connectors serve them.
@@ -36,11 +44,11 @@ enum RecordFate {
 
 /// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
 /// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
-pub(super) struct Change<'r, 'a> {
-    pub(super) host: &'r Host<'a>,
+struct Change<'r, 'a> {
+    host: &'r Host<'a>,
     /// `None` if no endpoint is published.
-    pub(super) wanted_tunnel: Option<&'r TunnelId>,
-    pub(super) repoint: Repoint,
+    wanted_tunnel: Option<&'r TunnelId>,
+    repoint: Repoint,
     /// The wanted rules that have to be written.
     puts: Vec<&'r Gated>,
     deleted: Vec<HostRule<'a>>,
@@ -68,7 +76,7 @@ impl RecordFate {
 
 impl Repoint {
     /// True if the record is pointed to the tunnel in this stage.
-    pub(super) fn is_in(self, stage: Stage) -> bool {
+    fn is_in(self, stage: Stage) -> bool {
         matches!((self, stage), (Self::InStamp, Stage::Stamp) | (Self::InUnstamp, Stage::Unstamp))
     }
 }
@@ -129,6 +137,74 @@ impl<'r, 'a> Change<'r, 'a> {
         });
         deleted.chain(put).collect()
     }
+
+    /// The operations of Stamp and of Unstamp, which write the comment and point the record to its target.
+    fn record_operations(&self, comment: &CommentPlan) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
+        let host = self.host;
+        let replaced = adoption::replaced(host);
+        let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
+        let mut unstamp = Vec::new();
+        let (during, after) = comment.texts();
+        match host.stamped_records().find(|record| record.is_cname()) {
+            Some(record) => {
+                let stamped = during.filter(|text| self.changes_stamp(record, text));
+                let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
+                let unstamped = after.filter(|text| self.meaning(&text_before) != self.meaning(text));
+                stamp.extend(self.patch(record, Stage::Stamp, stamped));
+                unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
+            }
+            None => stamp.extend(self.without_cname(during)),
+        }
+        (stamp, unstamp)
+    }
+
+    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
+    fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
+        let host = self.host;
+        let (Some(tunnel), Some(comment)) = (self.wanted_tunnel, comment) else { return Vec::new() };
+        let records = host.stamped_records();
+        if self.repoint == Repoint::Later {
+            let stamped = records.filter(|record| self.changes_stamp(record, &comment));
+            return stamped
+                .filter_map(|record| self.patch(record, Stage::Stamp, Some(comment.clone())))
+                .collect();
+        }
+        let post = RecordOperation::Post(NewRecord {
+            name: host.name().into(),
+            record_type: "CNAME".into(),
+            content: tunnel.hostname().into(),
+            proxied: true,
+            ttl: 1,
+            comment,
+        });
+        records.map(RecordOperation::delete).chain([post]).collect()
+    }
+
+    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
+    /// proxied in Stamp, any other record when it is pointed to a tunnel.
+    fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
+        let (wanted, is_pointed) = (self.wanted_tunnel, self.repoint.is_in(stage));
+        let points_to_tunnel = record.tunnel().is_some();
+        let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
+        let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
+        let content = wanted.filter(|_| is_pointed).map(|tunnel| tunnel.hostname().into());
+        let changes = content.is_some() || proxied.is_some() || comment.is_some();
+        changes
+            .then(|| RecordOperation::Patch(RecordPatch { id: record.id.clone(), content, proxied, comment }))
+    }
+
+    /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
+    /// stamps are compared, so text that did not fit makes no difference.
+    fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
+        self.host.takes_over_records() || self.meaning(&record.comment) != self.meaning(comment)
+    }
+
+    /// The stamp in a comment, bound to the hostname, so that a missing hostname code makes no difference.
+    fn meaning(&self, comment: &str) -> Option<Stamp> {
+        let mut stamp = Stamp::parse(comment)?;
+        stamp.bind_to(self.host.name());
+        Some(stamp)
+    }
 }
 
 /// The writes of a decision, and the reasons why work is left to a later request.
@@ -145,15 +221,24 @@ pub(super) fn planned_writes(
     if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
-    let mut comment = CommentPlan::of(host, &accepted, withdrawn, &change.deleted);
-    let fate = RecordFate::of(decision, &accepted, comment.keeps_dangling);
-    comment.after.is_released |= fate == RecordFate::Released;
+    let dangling = comment::dangling(host, &accepted);
+    // Another instance may be about to write the rule of a dangling digest.
+    let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
+    let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
+    let fate = RecordFate::of(decision, &accepted, keeps_dangling);
+    let during = comment::claims_during(host, &accepted, withdrawn);
+    let mut gone = removed_dangling.clone();
+    gone.extend(change.deleted.iter().map(|rule| rule.digest));
+    let is_released = during.is_released || fate == RecordFate::Released;
+    let after = Claims { is_released, digests: &during.digests - &gone, ..during };
+    let comment = CommentPlan { form: CommentForm::of(host, &accepted), during, after, removed_dangling };
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
         change.record_operations(&comment)
     };
-    let unfinished = change.unfinished_move().into_iter().chain(comment.unfinished()).collect();
+    let kept = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
+    let unfinished = change.unfinished_move().into_iter().chain(kept).collect();
     let plan = HostPlan {
         stamp_operations,
         edits: change.edits(resource.as_deref()),
@@ -166,11 +251,16 @@ pub(super) fn planned_writes(
 }
 
 /// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
-/// wildcard's record with another target.
+/// wildcard's record with another target. All its digests go, also those of a recent change.
 pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
-    hides_wildcard(host).then(|| HostPlan {
-        unstamp_operations: deletions(host),
-        ..unwritten(host, CommentPlan::of_hiding_record(host), resource)
+    hides_wildcard(host).then(|| {
+        let comment = CommentPlan {
+            form: CommentForm::of(host, &[]),
+            during: comment::claims_during(host, &[], &[]),
+            after: Claims::default(),
+            removed_dangling: comment::dangling(host, &[]),
+        };
+        HostPlan { unstamp_operations: deletions(host), ..unwritten(host, comment, resource) }
     })
 }
 
