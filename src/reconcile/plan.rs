@@ -28,7 +28,6 @@ use std::collections::BTreeMap;
 
 use crate::model::endpoint::Changes;
 use crate::reconcile::plan::host::planner::plan_host;
-use crate::reconcile::plan::opening::Opening;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
@@ -57,8 +56,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan::default();
-    let openings = plan.take_turn(candidates(requests, context), turn, context);
-    plan.decide_openings(openings, snapshot, inputs.is_dry_run);
+    plan.take_turn(candidates(requests, context), turn, context);
+    plan.decide_openings(snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -96,15 +95,14 @@ fn candidates(
 
 impl Plan {
     /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
-    /// planned and change nothing. Returns the openings of the candidates.
+    /// planned and change nothing.
     fn take_turn(
         &mut self,
         mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
         turn: Turn<'_>,
         context: PlanContext<'_>,
-    ) -> Vec<Opening> {
+    ) {
         let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
-        let mut openings = Vec::new();
         for (position, candidate) in first.into_iter().chain(candidates) {
             let outcome = match candidate {
                 TurnCandidate::Planned(outcome) if outcome.plan.is_none() => *outcome,
@@ -120,9 +118,7 @@ impl Plan {
             self.refusals.extend(outcome.refusals);
             self.notes.extend(outcome.notes);
             self.application_writes.extend(outcome.application_writes);
-            openings.extend(outcome.openings);
         }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
-        openings
     }
 }

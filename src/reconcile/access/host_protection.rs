@@ -253,14 +253,6 @@ impl<'a> HostProtection<'a> {
     }
 }
 
-/// The rules, ours and foreign, that accept a token of this application.
-pub(in crate::reconcile) fn rules_accepting<'s>(
-    application: &Application,
-    snapshot: &'s Snapshot,
-) -> impl Iterator<Item = &'s Rule> {
-    snapshot.all_rules().map(|(_, rule)| rule).filter(|rule| rule.accepts(application))
-}
-
 /// True if the application asks all its visitors for a login.
 pub(in crate::reconcile) fn asks_for_login(application: &Application) -> bool {
     application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)

@@ -11,7 +11,6 @@ use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::plan::host::comment::CommentPlan;
-use crate::reconcile::plan::opening::Opening;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
@@ -146,7 +145,6 @@ pub(super) struct HostOutcome {
     /// another loop deletes it.
     pub(super) counts_as_deletion: bool,
     pub(super) refusals: Vec<Refusal>,
-    pub(super) openings: Vec<Opening>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
 }
@@ -160,10 +158,10 @@ impl HostOutcome {
     /// hostname asks for the deletion of no application.
     pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
+        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForDeletion(_)));
         self.refusals.extend(refusals);
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, openings: Vec::new(), notes: Vec::new(), ..self }
+        Self { plan: None, notes: Vec::new(), ..self }
     }
 }
 

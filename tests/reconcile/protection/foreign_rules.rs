@@ -237,3 +237,16 @@ fn a_record_that_is_kept_for_a_foreign_rule_is_of_no_namespace_although_it_is_pr
     let rules = cloudflare.document(&tunnel_id(HOME)).rules();
     assert!(rules.iter().any(|rule| rule.service() == "http://web.blog.svc:80"));
 }
+
+/// The rule of the same path in the other tunnel counted as the one that the request edits, so a loop told of a deletion
+/// that never came.
+#[test]
+fn a_word_is_refused_at_once_for_a_foreign_rule_of_the_path_in_another_tunnel() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let audience = cloudflare.applications()[0].audience.clone();
+    let theirs = CHECKED.replace(r#"["x"]"#, &format!("[{audience:?}]"));
+    cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, theirs));
+    let plan = cloudflare.run_loop(&[at(NAME, "", OPEN)], usize::MAX);
+    assert_eq!(labels(&plan), ["still_protected"], "{plan:?}");
+}

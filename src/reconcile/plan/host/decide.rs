@@ -14,10 +14,8 @@ use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::asks_for_login;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::opening::Opening;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
@@ -100,7 +98,7 @@ fn refuse_until_stable<'a>(
 }
 
 /// Adds what is said of an endpoint that opens its place, and the deletion of the application that protects it now, or the
-/// opening that waits for it.
+/// refusal of an opening that waits for it.
 fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
     let Some(gated) = one.accepted() else { return };
     let note = |text| Note { resource: one.resource.clone(), ..Note::about(host.name(), text) };
@@ -119,9 +117,8 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
     outcome.application_writes.extend(deletions.iter().cloned());
     if !waits_for.is_empty() {
-        let place = Place::of(&host.hostname, gated.path());
-        let (resource, waits_for) = (one.resource.clone(), waits_for.clone());
-        outcome.openings.push(Opening { place, resource, waits_for });
+        let reason = Reason::WaitsForDeletion(waits_for.clone());
+        outcome.refusals.push(one.refusal(host.name(), &reason));
     }
     if foreign.is_none() {
         outcome.notes.push(note(format!(
