@@ -161,8 +161,7 @@ impl ApplyRequest<'_> {
         let (provider, now) = (self.work.provider, self.work.provider.clock().now());
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         let mut inputs = PlanInputs {
-            refused: write_history.refused(now),
-            reverted: write_history.reverted(now),
+            paused: write_history.paused(now),
             unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()

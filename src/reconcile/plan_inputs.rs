@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
-use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -13,11 +12,9 @@ use crate::reconcile::snapshot::Snapshot;
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
-    /// The fingerprints of pieces and of applications that Cloudflare refused and would refuse again, with the reasons.
-    pub refused: BTreeMap<u64, Reason>,
-    /// The fingerprints of writes that are reverted each time, with the reasons: of a hostname's write with the state that
-    /// it replaces, or of an application.
-    pub reverted: BTreeMap<u64, Reason>,
+    /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused and
+    /// would refuse again, and of writes that are reverted each time, with the state that they replace.
+    pub paused: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
     /// configured tunnel.
     pub unready: BTreeMap<TunnelId, String>,
@@ -29,11 +26,9 @@ pub struct PlanInputs {
 }
 
 impl PlanInputs {
-    /// Refuses the write of an application if Cloudflare refused it, or if it is reverted each time.
-    pub(in crate::reconcile) fn check_application(&self, write: &ApplicationWrite) -> Result<(), Reason> {
-        let content = write.content_fingerprint();
-        let reason = self.refused.get(&content).or_else(|| self.reverted.get(&content));
-        reason.map_or(Ok(()), |reason| Err(reason.clone()))
+    /// Refuses what is not sent now.
+    pub(in crate::reconcile) fn check(&self, fingerprint: u64) -> Result<(), Reason> {
+        self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }
 

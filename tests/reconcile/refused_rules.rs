@@ -39,7 +39,7 @@ fn refused(plan: &Plan, service: &str) -> PlanInputs {
         _ => None,
     });
     let reason = Reason::Cloudflare("the service is bad".to_owned());
-    PlanInputs { refused: works.map(|work| (work, reason.clone())).collect(), ..PlanInputs::default() }
+    PlanInputs { paused: works.map(|work| (work, reason.clone())).collect(), ..PlanInputs::default() }
 }
 
 /// Otherwise the other rule would take the requests of the refused one.
@@ -55,7 +55,7 @@ fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wa
     };
     let first = planned(&cloudflare, &list("http://bad:80"), &PlanInputs::default());
     let earlier = refused(&first, "http://bad:80");
-    assert_eq!((written(&first).len(), earlier.refused.len()), (3, 1));
+    assert_eq!((written(&first).len(), earlier.paused.len()), (3, 1));
 
     let again = planned(&cloudflare, &list("http://bad:80"), &earlier);
     assert_eq!(written(&again), ["http://other:80".to_owned()].into());

@@ -30,7 +30,7 @@ fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> PlanInputs {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
     let records = hosts.flat_map(pieces).filter(|piece| piece.edit().is_none());
     let held = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
-    PlanInputs { refused: held.collect(), ..PlanInputs::default() }
+    PlanInputs { paused: held.collect(), ..PlanInputs::default() }
 }
 
 proptest! {

@@ -42,19 +42,12 @@ struct Remembered {
 }
 
 impl WriteHistory {
-    /// The refused contents that must not be sent now, with the reasons.
-    pub(crate) fn refused(&self, now: Instant) -> BTreeMap<u64, Reason> {
-        self.paused(now, |key| matches!(key, Key::Suspect(_)))
-    }
-
-    /// The contents of the reverted writes that must not be sent now, with the reasons.
-    pub(crate) fn reverted(&self, now: Instant) -> BTreeMap<u64, Reason> {
-        self.paused(now, |key| matches!(key, Key::Done(_)))
-    }
-
-    fn paused(&self, now: Instant, is_such: impl Fn(&Key) -> bool) -> BTreeMap<u64, Reason> {
-        let such = self.0.iter().filter(|(key, _)| is_such(key)).map(|(_, write)| write);
-        inserted(such.filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?))))
+    /// The contents that must not be sent now, with the reasons. What is not sent begins no other pause, so each content has
+    /// one reason.
+    pub(crate) fn paused(&self, now: Instant) -> BTreeMap<u64, Reason> {
+        let paused =
+            self.0.values().filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?)));
+        inserted(paused)
     }
 
     /// True if the content is to be sent alone, after all other content.
@@ -133,14 +126,14 @@ mod tests {
 
     /// The numbers of the loops, a minute apart, that send what is refused each time or undone each time.
     fn sent(loops: u32, send: impl Fn(&mut WriteHistory, Instant)) -> Vec<u32> {
-        let (mut paused, start) = (WriteHistory::default(), now());
+        let (mut history, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_paused = paused.paused(now, |_| true).contains_key(&1);
+            let is_paused = history.paused(now).contains_key(&1);
             if !is_paused {
-                send(&mut paused, now);
+                send(&mut history, now);
             }
-            paused.tidy(now);
+            history.tidy(now);
             !is_paused
         };
         (0..loops).filter(is_sent).collect()
@@ -148,87 +141,87 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.pause_refused(1, no(), now));
+        let tries = sent(240, |history, now| history.pause_refused(1, no(), now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
     #[test]
     fn what_is_undone_twice_waits_like_what_is_refused() {
-        let tries = sent(240, |paused, now| paused.note_written(&write(1, 1), now));
+        let tries = sent(240, |history, now| history.note_written(&write(1, 1), now));
         assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
     }
 
     #[test]
     fn a_write_undone_within_five_minutes_is_fought_over_and_later_it_is_not() {
         for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
-            let (mut paused, start) = (WriteHistory::default(), now());
+            let (mut history, start) = (WriteHistory::default(), now());
             let again = start + Duration::from_secs(apart);
-            paused.note_written(&write(1, 1), start);
-            paused.note_written(&write(1, 1), again);
-            let reasons = paused.reverted(again);
+            history.note_written(&write(1, 1), start);
+            history.note_written(&write(1, 1), again);
+            let reasons = history.paused(again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
 
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
-        let (mut paused, now) = (WriteHistory::default(), now());
-        let holds = |paused: &WriteHistory, content| paused.reverted(now).contains_key(&content);
+        let (mut history, now) = (WriteHistory::default(), now());
+        let holds = |history: &WriteHistory, content| history.paused(now).contains_key(&content);
         for _ in 0..5 {
-            paused.note_written(&write(1, 1), now);
-            paused.note_written(&write(1, 2), now);
-            assert!(!holds(&paused, 1) && !holds(&paused, 2), "published and withdrawn in turn");
+            history.note_written(&write(1, 1), now);
+            history.note_written(&write(1, 2), now);
+            assert!(!holds(&history, 1) && !holds(&history, 2), "published and withdrawn in turn");
         }
-        paused.note_written(&write(1, 2), now);
-        assert!(holds(&paused, 2) && !holds(&paused, 1));
-        paused.note_written(&write(1, 1), now);
-        assert!(!holds(&paused, 2));
+        history.note_written(&write(1, 2), now);
+        assert!(holds(&history, 2) && !holds(&history, 1));
+        history.note_written(&write(1, 1), now);
+        assert!(!holds(&history, 2));
     }
 
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
-        let (mut paused, now) = (WriteHistory::default(), now());
-        let is_paused = |paused: &WriteHistory, now| paused.refused(now).contains_key(&1);
-        paused.pause_refused(1, no(), now);
-        paused.pause_refused(1, no(), now);
-        paused.forget(2);
-        assert!(is_paused(&paused, now) && paused.is_suspect(1));
-        paused.forget(1);
-        assert!(!is_paused(&paused, now) && !paused.is_suspect(1));
-        paused.pause_refused(1, no(), now);
-        assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
-        assert!(paused.is_suspect(1), "it is still tried apart");
+        let (mut history, now) = (WriteHistory::default(), now());
+        let is_paused = |history: &WriteHistory, now| history.paused(now).contains_key(&1);
+        history.pause_refused(1, no(), now);
+        history.pause_refused(1, no(), now);
+        history.forget(2);
+        assert!(is_paused(&history, now) && history.is_suspect(1));
+        history.forget(1);
+        assert!(!is_paused(&history, now) && !history.is_suspect(1));
+        history.pause_refused(1, no(), now);
+        assert!(!is_paused(&history, now + limits::REJECTION_PAUSE_MIN));
+        assert!(history.is_suspect(1), "it is still tried apart");
     }
 
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
-        let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_suspect(1, now);
-        assert!(paused.is_suspect(1) && paused.refused(now).is_empty());
-        paused.pause_refused(2, no(), now);
-        paused.note_suspect(2, now);
-        assert_eq!(paused.refused(now), [(2, no())].into());
+        let (mut history, now) = (WriteHistory::default(), now());
+        history.note_suspect(1, now);
+        assert!(history.is_suspect(1) && history.paused(now).is_empty());
+        history.pause_refused(2, no(), now);
+        history.note_suspect(2, now);
+        assert_eq!(history.paused(now), [(2, no())].into());
     }
 
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
-        let (mut paused, now) = (WriteHistory::default(), now());
-        paused.pause_refused(1, no(), now);
+        let (mut history, now) = (WriteHistory::default(), now());
+        history.pause_refused(1, no(), now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
-        paused.tidy(last - Duration::from_secs(1));
-        assert_eq!(paused.0.len(), 1);
-        paused.tidy(last);
-        assert!(paused.0.is_empty());
+        history.tidy(last - Duration::from_secs(1));
+        assert_eq!(history.0.len(), 1);
+        history.tidy(last);
+        assert!(history.0.is_empty());
     }
 
     /// An object may change each of its 64 refused rules in every loop, and each rule may be as long as an endpoint.
     #[test]
     fn above_the_limit_all_is_forgotten_as_after_a_restart() {
         for (number, left) in [(WRITES_MAX, WRITES_MAX), (WRITES_MAX + 1, 0)] {
-            let (mut paused, now) = (WriteHistory::default(), now());
-            (0..number as u64).for_each(|rule| paused.pause_refused(rule, no(), now));
-            paused.tidy(now);
-            assert_eq!(paused.0.len(), left, "of {number}");
+            let (mut history, now) = (WriteHistory::default(), now());
+            (0..number as u64).for_each(|rule| history.pause_refused(rule, no(), now));
+            history.tidy(now);
+            assert_eq!(history.0.len(), left, "of {number}");
         }
         assert!(
             size_of::<(Key, Remembered)>() <= 192,
@@ -238,13 +231,13 @@ mod tests {
 
     #[test]
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
-        let mut paused = WriteHistory::default();
+        let mut history = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.pause_refused(3 * number, no(), now);
-            paused.note_suspect(3 * number + 1, now);
-            paused.note_written(&write(3 * number + 2, 1), now);
-            paused.tidy(now);
-            assert!(paused.0.len() <= 15, "{}", paused.0.len());
+            history.pause_refused(3 * number, no(), now);
+            history.note_suspect(3 * number + 1, now);
+            history.note_written(&write(3 * number + 2, 1), now);
+            history.tidy(now);
+            assert!(history.0.len() <= 15, "{}", history.0.len());
         }
     }
 }

@@ -57,13 +57,16 @@ impl ApplicationWrite {
         fingerprint(["application", &*self.place.to_string()])
     }
 
-    /// Identifies the place with its wanted application. A creation and a replacement have the same fingerprint.
+    /// Identifies the place with its wanted application, or with the application that is deleted. A creation and a
+    /// replacement have the same fingerprint.
     pub fn content_fingerprint(&self) -> u64 {
-        let wanted = match &self.operation {
-            ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => Some(wanted),
-            ApplicationOperation::Delete(_) => None,
+        let content = match &self.operation {
+            ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => {
+                format!("{wanted:?}")
+            }
+            ApplicationOperation::Delete(id) => format!("delete {id}"),
         };
-        fingerprint(["application", &*self.place.to_string(), &*format!("{wanted:?}")])
+        fingerprint(["application", &*self.place.to_string(), &*content])
     }
 }
 
@@ -216,7 +219,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wanted.clone()),
         };
         let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
-        context.inputs.check_application(&write)?;
+        context.inputs.check(write.content_fingerprint())?;
         Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
     }
 

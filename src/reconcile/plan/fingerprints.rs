@@ -77,21 +77,22 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> 
 /// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
 /// has no other writes. Otherwise all writes of the hostname are sent once more.
 pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
-    let mut held: Vec<(Option<&str>, &Reason)> = Vec::new();
-    if !inputs.refused.is_empty() {
-        let reason = |piece: &Piece<'_>| inputs.refused.get(&piece.fingerprint());
-        held.extend(pieces(host).filter_map(|piece| Some((piece.set_identifier(), reason(&piece)?))));
+    if inputs.paused.is_empty() {
+        return Vec::new();
     }
-    if held.is_empty() && !inputs.reverted.is_empty() {
+    let reason = |piece: &Piece<'_>| inputs.paused.get(&piece.fingerprint());
+    let refused = pieces(host).filter_map(|piece| Some((piece.set_identifier(), reason(&piece)?)));
+    let mut paused: Vec<(Option<&str>, &Reason)> = refused.collect();
+    if paused.is_empty() {
         let writes = writes_of(host, snapshot);
-        let reverted = writes.iter().filter_map(|write| inputs.reverted.get(&write.content_and_state));
-        let reverted: Vec<&Reason> = reverted.collect();
-        if reverted.len() == writes.len() {
-            held.extend(reverted.into_iter().map(|reason| (None, reason)));
+        let reverted = writes.iter().filter_map(|write| inputs.paused.get(&write.content_and_state));
+        paused = reverted.map(|reason| (None, reason)).collect();
+        if paused.len() < writes.len() {
+            return Vec::new();
         }
     }
     let refusal = |(path, reason): (Option<&str>, &Reason)| {
         Refusal::new(&host.hostname, path, host.resource.as_deref(), reason.clone())
     };
-    held.into_iter().map(refusal).collect()
+    paused.into_iter().map(refusal).collect()
 }

@@ -76,7 +76,8 @@ fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
 
 /// Refuses a publication whose rule Cloudflare refused and would refuse again.
 fn check_not_refused(publication: &Publication, inputs: &PlanInputs) -> Result<(), Reason> {
-    let rule = publication.rule.as_ref().filter(|_| !inputs.refused.is_empty());
-    let reason = rule.and_then(|rule| inputs.refused.get(&rule_fingerprint(&publication.tunnel, rule)));
-    reason.map_or(Ok(()), |reason| Err(reason.clone()))
+    match &publication.rule {
+        Some(rule) if !inputs.paused.is_empty() => inputs.check(rule_fingerprint(&publication.tunnel, rule)),
+        _ => Ok(()),
+    }
 }

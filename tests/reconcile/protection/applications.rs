@@ -1,7 +1,9 @@
 //! Which applications are made, counted, used again and deleted.
 
 use external_dns_cloudflare_tunnel_webhook::model::{Hostname, Zone};
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::ApplicationOperation;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
+    ApplicationOperation, ApplicationWrite,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place::Place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
@@ -318,16 +320,19 @@ fn a_deletion_that_is_paused_is_not_planned() {
     let plan = |inputs: &PlanInputs| plan(&changes.read(), &cloudflare.snapshot(), inputs, WHOLE);
     let deletion = &plan(&PlanInputs::default()).application_writes[0];
     let refused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
-    let inputs = PlanInputs { refused: refused.into_iter().collect(), ..PlanInputs::default() };
+    let inputs = PlanInputs { paused: refused.into_iter().collect(), ..PlanInputs::default() };
     let later = plan(&inputs);
     assert_eq!((labels(&later), later.application_writes.len()), (vec!["cloudflare"], 0));
+    // The deletion of a second application of the place is another write.
+    let second = ApplicationWrite { operation: ApplicationOperation::Delete("2".into()), ..deletion.clone() };
+    assert_ne!(second.content_fingerprint(), deletion.content_fingerprint());
 }
 
 /// What is known once Cloudflare refused the records of the hostname.
 fn after_refused_records(plan: &Plan) -> PlanInputs {
     let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit().is_none());
     let refused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
-    PlanInputs { refused: refused.collect(), ..PlanInputs::default() }
+    PlanInputs { paused: refused.collect(), ..PlanInputs::default() }
 }
 
 /// Otherwise visitors would reach the rules as they were before, without a login.
