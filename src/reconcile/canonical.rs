@@ -110,7 +110,8 @@ pub struct Intent {
     pub asks_for_login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
     pub uses_default: bool,
-    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` to true and does not.
+    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` to true and does not. After
+    /// `wildcard::leave_out`, such a wildcard is published.
     pub unasked_wildcard: bool,
 }
 
@@ -119,8 +120,6 @@ pub struct Intent {
 pub struct Candidate {
     pub endpoint: Endpoint,
     pub intent: Intent,
-    /// The endpoint is a published wildcard without `webhook/tunnel-wildcard`, as `wildcard::leave_out` finds.
-    pub is_unasked_public: bool,
 }
 
 /// The endpoint's object; empty if it is unknown.

@@ -96,7 +96,7 @@ fn with_options(
 fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
     let hostname = Hostname::parse(rule.folded_hostname())?;
     let name = hostname.as_str();
-    let points_here = |record: &Record| record.proxied && *record.content == *id.hostname();
+    let points_here = |record: &Record| record.proxied && record.tunnel().as_ref() == Some(id);
     if !rule.has_hostname(&hostname) {
         Err("its hostname ends in a dot, and the hostname of a request does not".to_owned())
     } else if !snapshot.operator().filter.matches(name) || snapshot.zone_of(name).is_none() {

@@ -7,7 +7,6 @@
 mod correction;
 mod fingerprints;
 mod host;
-mod judge;
 mod mass_deletion;
 mod notes;
 mod opening;
@@ -52,7 +51,7 @@ enum TurnCandidate {
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn<'_>) -> Plan {
     let requests = request::by_hostname(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
-    let access_requests = judge::access_requests(&requests, snapshot);
+    let access_requests = request::access_requests(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let mut plan = Plan::default();
@@ -87,9 +86,9 @@ fn candidates(
                 .push((TurnPosition { counts_as_deletion: outcome.counts_as_deletion, hostname }, outcome));
         }
     }
-    mass_deletion::refuse(&mut deletions, context.snapshot);
-    let planned = |(position, outcome): (_, HostOutcome)| (position, TurnCandidate::Planned(outcome.into()));
-    candidates.extend(deletions.into_iter().map(planned));
+    let deletions = mass_deletion::withhold(deletions, context.snapshot);
+    candidates
+        .extend(deletions.map(|(position, outcome)| (position, TurnCandidate::Planned(outcome.into()))));
     candidates
 }
 

@@ -167,7 +167,7 @@ impl<'a> RecordView<'a> {
         views.extend(by_path.map(|rules| self.view_of_path(rules)));
         if views.is_empty() {
             views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
-        } else if self.is_incorrect()
+        } else if self.comment_needs_correction()
             && let Some(first) = views.first_mut()
         {
             first.drift.push(RULE_DRIFT);
@@ -193,7 +193,7 @@ impl<'a> RecordView<'a> {
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
-    fn is_incorrect(&self) -> bool {
+    fn comment_needs_correction(&self) -> bool {
         let is_protected = self.protection().needs_mark(self.stamp.claims.is_protected);
         let existing = self.snapshot.existing_claims(&self.hostname, &self.stamp);
         let claims = Claims { is_protected, ..existing };

@@ -68,13 +68,13 @@ pub(super) fn leave_out(
     let asked_paths: BTreeSet<_> =
         asked.filter(|endpoint| is_wildcard(&endpoint.dns_name)).map(path).collect();
     let mut notes = Vec::new();
-    candidates.retain_mut(|Candidate { endpoint, intent, is_unasked_public }| {
-        *is_unasked_public = intent.unasked_wildcard && is_published(endpoint);
-        if *is_unasked_public || !intent.unasked_wildcard {
+    candidates.retain_mut(|Candidate { endpoint, intent }| {
+        if !intent.unasked_wildcard || is_published(endpoint) {
             return true;
         }
         let is_kept = snapshot.is_none() || holders.contains(&object(endpoint));
         if is_kept {
+            intent.unasked_wildcard = false;
             invalidate(endpoint, if snapshot.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
         } else if !asked_paths.contains(&path(endpoint)) {
             add(&mut notes, endpoint, *intent, NoteKind::LeftOutWildcard);
@@ -95,8 +95,8 @@ fn path(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
 /// Adds the property to the published wildcards without it. Returns the candidates, and the notes on these wildcards.
 pub(super) fn keep_published(mut candidates: Vec<Candidate>) -> (Vec<Candidate>, Vec<Note>) {
     let mut public = Vec::new();
-    let unasked = candidates.iter_mut().filter(|one| one.is_unasked_public);
-    for Candidate { endpoint, intent, .. } in unasked {
+    let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
+    for Candidate { endpoint, intent } in unasked {
         add(&mut public, endpoint, *intent, NoteKind::PublicWildcard);
         if !is_invalid(endpoint) {
             endpoint.provider_specific.extend(property(&endpoint.dns_name));

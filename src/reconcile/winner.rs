@@ -46,7 +46,7 @@ pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet
                 let noted = candidates.iter().filter(|candidate| {
                     !asks_alike(&candidate.endpoint, winner)
                         && resource_of(&candidate.endpoint) != resource_of(winner)
-                        && !candidate.is_unasked_public
+                        && !candidate.intent.unasked_wildcard
                 });
                 notes.extend(
                     noted.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
@@ -119,7 +119,7 @@ impl<'a> Contest<'a> {
         let stamped = stamps.first().filter(|stamp| self.snapshot.claims_path(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(left, |candidate| Some(resource_of(&candidate.endpoint)) == stamped);
-        prefer(left, |candidate| !candidate.is_unasked_public);
+        prefer(left, |candidate| !candidate.intent.unasked_wildcard);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
         for shows in [&is_shown_without_default, &is_service as &dyn Fn(&Property) -> bool] {

@@ -160,8 +160,8 @@ impl<'a> HostProtection<'a> {
         self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
-    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. For a rule with an Access
-    /// check, either proof is enough, so that no check is lost.
+    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. `takes_all` finds more such
+    /// rules than `matches_all`, and counts for a rule with an Access check, so that no check is lost.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;

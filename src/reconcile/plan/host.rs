@@ -83,10 +83,10 @@ impl<'a> Host<'a> {
     ) -> Self {
         let snapshot = context.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
-        let excluding = zone.records_of(hostname.as_str()).iter();
-        let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
-        let (own_records, foreign_records): (Vec<&Record>, Vec<&Record>) =
-            excluding.partition(|record| snapshot.own_stamp(record).is_some());
+        let records = zone.records_of(hostname.as_str()).iter();
+        let (own_records, foreign_records): (Vec<&Record>, Vec<&Record>) = records
+            .filter(|record| excludes_cname(record, is_apex))
+            .partition(|record| snapshot.own_stamp(record).is_some());
         // All our records get the same comment. After an edit by hand, the first one counts.
         let stamp = own_records.first().and_then(|record| snapshot.own_stamp(record));
         Self {

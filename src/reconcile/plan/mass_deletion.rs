@@ -6,7 +6,6 @@
 //! deletions are compared only with hostnames that are at least as old, by the creation times of the records.
 
 use std::collections::BTreeSet;
-use std::mem;
 
 use crate::collections::inserted;
 use crate::reconcile::namespace;
@@ -25,20 +24,22 @@ struct OwnHostname {
     withdrawn: Option<Box<str>>,
 }
 
-/// Refuses the planned deletions that are mass deletions.
-pub(super) fn refuse(deletions: &mut [(TurnPosition, HostOutcome)], snapshot: &Snapshot) {
+/// The planned deletions, without the writes of those that are mass deletions.
+pub(super) fn withhold(
+    deletions: Vec<(TurnPosition, HostOutcome)>,
+    snapshot: &Snapshot,
+) -> impl Iterator<Item = (TurnPosition, HostOutcome)> {
     let withdrawn = deletions.iter().filter(|(position, _)| position.counts_as_deletion);
     let withdrawn: BTreeSet<Box<str>> = inserted(withdrawn.map(|(position, _)| position.hostname.clone()));
-    let refused = mass_deleted(&withdrawn, snapshot);
-    for (TurnPosition { hostname, .. }, outcome) in deletions {
-        if refused.contains(hostname)
-            && let Some(plan) = &outcome.plan
-        {
+    let withheld = mass_deleted(&withdrawn, snapshot);
+    deletions.into_iter().map(move |(position, outcome)| match &outcome.plan {
+        Some(plan) if withheld.contains(&position.hostname) => {
             let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
-            let refusal = Refusal::new(hostname, None, plan.resource.as_deref(), reason);
-            *outcome = mem::take(outcome).without_plan([refusal]);
+            let refusal = Refusal::new(&position.hostname, None, plan.resource.as_deref(), reason);
+            (position, outcome.without_plan([refusal]))
         }
-    }
+        _ => (position, outcome),
+    })
 }
 
 /// The hostnames of mass deletions among the `withdrawn` hostnames. With the namespace guard, each namespace is judged

@@ -1,17 +1,21 @@
-//! Sorts one request by hostname, with its endpoints as they are read, and refuses those of other namespaces.
+//! Sorts one request by hostname, with its endpoints as they are read, and refuses those of other namespaces. Tells what
+//! all its endpoints ask of Access.
 
 use std::collections::BTreeMap;
 
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint};
-use crate::model::hostname;
+use crate::model::{Hostname, Record, hostname};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::requests::{AccessRequests, Asks, UnopenedPlace};
+use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::{
-    CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
+    CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL, path_of,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::{Settings, namespace};
 
 /// The request for one hostname.
@@ -115,6 +119,51 @@ fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) 
             one.publication = Err(Reason::NamespaceHeld { holder: holder.clone(), asking });
         }
     }
+}
+
+/// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
+/// to have the hostname, a refused endpoint still closes its place.
+pub(super) fn access_requests(
+    requests: &BTreeMap<Box<str>, HostRequest>,
+    snapshot: &Snapshot,
+) -> AccessRequests {
+    let mut all = AccessRequests::default();
+    for (name, request) in requests {
+        let Ok(hostname) = Hostname::parse(name) else { continue };
+        all.withdrawn.extend(request.withdrawn.keys().map(|path| Place::of(&hostname, path_of(path))));
+        for one in &request.wanted {
+            let path = path_of(&one.set_identifier);
+            let asks = match one.publication.as_ref().map(|publication| &publication.wanted_access) {
+                Ok(WantedAccess::Open) => {
+                    all.open.insert(Place::of(&hostname, path));
+                    continue;
+                }
+                Ok(WantedAccess::Protected(_)) => Asks::Policies,
+                // Without an application, no login can be lost.
+                Ok(WantedAccess::Unspecified) if snapshot.access.applications().is_empty() => continue,
+                Ok(WantedAccess::Unspecified) => Asks::Nothing,
+                Err(Reason::NamespaceHeld { holder: Some(_), .. }) => continue,
+                Err(_) => Asks::Unknown,
+            };
+            if may_be_published(name, snapshot) {
+                all.unopened.push(UnopenedPlace {
+                    place: Place::of(&hostname, path.filter(|_| asks != Asks::Unknown)),
+                    set_identifier: one.set_identifier.clone(),
+                    resource: one.resource.clone(),
+                    asks,
+                });
+            }
+        }
+    }
+    all
+}
+
+/// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` takes over records.
+fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
+    let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
+    let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
+    let is_free = |zone| snapshot.operator().adopt.takes_records() || !is_held(zone);
+    snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
 }
 
 /// What a plan reads of an endpoint: an A, AAAA or CNAME as it is; of a registry's TXT its name, type and labels;

@@ -101,9 +101,8 @@ impl Snapshot {
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let zone = self.answering_zone(name)?;
         let mut elsewhere = self.excluded_zones.iter().filter(|zone| hostname::is_within(name, &zone.name));
-        let is_elsewhere = elsewhere.any(|one| precedence(one) > precedence(&zone.zone));
-        let is_elsewhere = is_elsewhere || zone.delegates(name);
-        (!is_elsewhere).then_some(zone)
+        let is_in_other_zone = elsewhere.any(|one| precedence(one) > precedence(&zone.zone));
+        (!is_in_other_zone && !zone.delegates(name)).then_some(zone)
     }
 
     /// The zone with this id.

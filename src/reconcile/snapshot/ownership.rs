@@ -97,15 +97,21 @@ impl Snapshot {
         rules
     }
 
-    /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
+    /// The rules of a hostname that a stamp names.
     pub(in crate::reconcile) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
         stamp: &Stamp,
     ) -> Vec<RuleInTunnel<'s>> {
-        let rules = self.digested_rules_of(hostname);
-        let named = &naming_digests(&rules) & &stamp.claims.digests;
-        rules.into_iter().filter(|(digest, _)| named.contains(digest)).map(|(_, placed)| placed).collect()
+        let named = self.digests_claimed_by(hostname, stamp);
+        let mut rules = self.rules_of(hostname);
+        rules.retain(|(id, rule)| named.contains(&Digest::of(id, rule.path())));
+        rules
+    }
+
+    /// The digests of the rules of a hostname that a stamp names. This function alone decides which rules are ours.
+    fn digests_claimed_by(&self, hostname: &Hostname, stamp: &Stamp) -> BTreeSet<Digest> {
+        &naming_digests(&self.digested_rules_of(hostname)) & &stamp.claims.digests
     }
 
     /// The rules of a hostname, ours and foreign, each with its digest.
@@ -153,8 +159,7 @@ impl Snapshot {
             let mut own = OwnDigests::default();
             for OwnRecord { zone: _, record, stamp } in self.own_records() {
                 if let Ok(hostname) = Hostname::parse(&record.name) {
-                    let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
-                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
+                    own.add(&record.name, self.digests_claimed_by(&hostname, &stamp));
                 }
             }
             own

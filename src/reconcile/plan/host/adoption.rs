@@ -57,19 +57,18 @@ fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
 /// Adds the foreign records, with the rules that their stamps name.
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     host.adopted_records = std::mem::take(&mut host.foreign_records);
-    for record in host.adopted_records.clone() {
-        let theirs = Stamp::of(record);
-        if let Some(stamp) = &theirs {
-            take(&mut host, &stamp.claims.digests, Ownership::Adopted);
-        }
-        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs));
-        host.stamp = Some(stamp);
+    let stamps: Vec<Option<Stamp>> = host.adopted_records.iter().map(|record| Stamp::of(record)).collect();
+    for stamp in stamps.iter().flatten() {
+        take(&mut host, &stamp.claims.digests, Ownership::Adopted);
+    }
+    if host.stamp.is_none() {
+        host.stamp = stamps.into_iter().next().map(|first| stamp_for(&host, first));
     }
     host
 }
 
-/// The stamp for foreign records: the stamp of the first one with our owner and without digests that no rule has, or a
-/// new stamp with the comments of the records as its remark.
+/// The stamp for foreign records: the stamp of the first one, in our name and without digests that no rule has; or, if
+/// the first one has none, a new stamp with the comments of the records as its remark.
 fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>) -> Stamp {
     let owner = &*host.operator().owner;
     let mut stamp = theirs.unwrap_or_else(|| {
@@ -126,10 +125,11 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
 /// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.
 pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
-    let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
-    let mut comes_with_record =
-        |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
+    let comes_with_record = |rule: &HostRule<'_>| {
+        let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
+        stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest))
+    };
     let present = gated.digest().and_then(|_| host.rule_at(gated.tunnel(), gated.path()));
     if present.is_some_and(|rule| !rule.is_stamped() && !comes_with_record(rule)) {
         needs.push(need_of_rule(host));

@@ -1,4 +1,4 @@
-//! Decides which part of one hostname's request is carried out, after `judge.rs` has judged each endpoint:
+//! Decides which part of one hostname's request is carried out, after `judge_all` has judged each endpoint:
 //!
 //! - the endpoints of one object are published together or not at all, but a published rule gets its login;
 //! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a

@@ -5,16 +5,17 @@ use super::Host;
 use super::decide::decide;
 use super::writes::{hiding_deletion, planned_writes};
 use crate::model::Hostname;
-use crate::reconcile::plan::fingerprints;
-use crate::reconcile::plan::judge::judge_all;
+use crate::reconcile::access::gate::{self, Gated};
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::plan::fingerprints::{self, rule_fingerprint};
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan_inputs::PlanContext;
+use crate::reconcile::plan::request::{HostRequest, Wanted};
+use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-/// Plans the request for one hostname: [`Host`] is its state, [`decide`] chooses the part of the request that is carried
-/// out, and [`HostOutcome`] is the writes with all that is said about them.
+/// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname, [`decide`]
+/// chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is said about them.
 pub(in crate::reconcile::plan) fn plan_host(
     name: &str,
     request: HostRequest,
@@ -60,4 +61,26 @@ pub(in crate::reconcile::plan) fn plan_host(
     let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
     let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
     if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
+}
+
+/// The wanted endpoints of a hostname, with a reason in place of each refused publication.
+fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
+    let judge = |publication, resource: Option<&str>| {
+        let gated = gate::pass_gate(context, publication, resource)?;
+        check_not_refused(gated.publication(), context.inputs)?;
+        Ok(gated)
+    };
+    let judged = wanted.into_iter().map(|Wanted { set_identifier, resource, publication }| {
+        let publication = publication.and_then(|publication| judge(publication, resource.as_deref()));
+        Wanted { set_identifier, resource, publication }
+    });
+    judged.collect()
+}
+
+/// Refuses a publication whose rule Cloudflare refused and would refuse again.
+fn check_not_refused(publication: &Publication, inputs: &PlanInputs) -> Result<(), Reason> {
+    match &publication.rule {
+        Some(rule) if !inputs.paused.is_empty() => inputs.check(rule_fingerprint(&publication.tunnel, rule)),
+        _ => Ok(()),
+    }
 }

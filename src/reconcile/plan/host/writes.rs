@@ -107,17 +107,21 @@ impl<'r, 'a> Change<'r, 'a> {
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn unfinished_move(&self) -> Option<Reason> {
-        let text = match (self.wanted_tunnel.filter(|_| self.repoint == Repoint::Later), self.deleted_later.first()) {
-            (Some(tunnel), _) => self.host.context.inputs.unready.get(tunnel).cloned().unwrap_or_else(|| {
+        let unready = &self.host.context.inputs.unready;
+        let text = if let Some(tunnel) = self.wanted_tunnel
+            && self.repoint == Repoint::Later
+        {
+            unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
                     "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points the record to \
                      that tunnel, once its connectors serve the rules"
                 )
-            }),
-            (None, Some(HostRule { tunnel, .. })) => format!(
+            })
+        } else {
+            let HostRule { tunnel, .. } = self.deleted_later.first()?;
+            format!(
                 "the hostname's rules in tunnel {tunnel} stay until MOVE_GRACE has passed, because visitors may still reach that tunnel"
-            ),
-            (None, None) => return None,
+            )
         };
         Some(Reason::Moving(text))
     }
