@@ -129,7 +129,9 @@ impl<'a> Execution<'a> {
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.work.time_left(), is_suspect);
-        match self.write_groups(target, &mut halving) {
+        let outcome = self.write_groups(target, &mut halving);
+        self.memory.targets.note_group_size(target.id(), halving.group_size);
+        match outcome {
             Ok(()) if self.undecided.contains(&target) => {}
             Ok(()) => self.memory.targets.forget(target.id()),
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
@@ -144,10 +146,14 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
+        let mut is_used_up = false;
         loop {
             let sent = halving.next(self.operations_max(target), |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
                 return Ok(());
+            }
+            if is_used_up {
+                return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
             match self.send(target, &sent)? {
@@ -163,11 +169,8 @@ impl<'a> Execution<'a> {
                     }
                 }
             }
-            self.memory.targets.note_group_size(target.id(), halving.group_size);
             let calls_left = self.work.provider.client().calls_left();
-            if halving.is_used_up(self.search_writes, calls_left, self.work.time_left()) {
-                return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
-            }
+            is_used_up = halving.is_used_up(self.search_writes, calls_left, self.work.time_left());
         }
     }
 

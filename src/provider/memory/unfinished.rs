@@ -21,7 +21,7 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | a write fails, whatever its content | `Failing`; if the tunnel had accepted its unchanged document, edits pause |
 /// | a probe: the tunnel accepts its unchanged document or refuses its content, or has no rules | `AcceptsUnchanged` |
 /// | the write of a probe fails, whatever its content | `Failing` |
-/// | a group is sent | the maximum size of the next group |
+/// | a stage sends its groups | the maximum size of the next group |
 /// | all pieces that a stage sends to a target are decided, and no earlier stage left any | the target is forgotten |
 /// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]

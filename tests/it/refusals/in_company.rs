@@ -2,9 +2,10 @@
 //! the bad hostnames stand alone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Refusal, RuleText};
+use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, published};
 
@@ -107,4 +108,23 @@ fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_after_some_
         let missing = fixture.missing_by_loop(&hostnames(200), loops);
         assert_eq!(missing.last(), Some(&0), "{refuser:?}: {missing:?}");
     }
+}
+
+/// The request has an unfinished write elsewhere, so the memory of the zone is not dropped with all other memory.
+#[test]
+fn a_search_that_its_last_group_completes_is_over_even_if_that_group_used_up_the_time() {
+    let fixture = Fixture::new(20, &BTreeSet::from([1]), Refuser::Batch);
+    let Fixture { harness, latency, good: _ } = &fixture;
+    let outcome = latency.run_loop_with(harness, &hostnames(2), |cloudflare| {
+        let clock = Arc::clone(&latency.clock);
+        cloudflare.edit_after(Matcher::batch(), 3, move |_| clock.put_ahead(Duration::from_secs(6)));
+        cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "Authentication error"));
+    });
+    assert_eq!(outcome.map(drop), Err(503), "the tunnel could not be written");
+    latency.clock.put_ahead(INTERVAL);
+    harness.cloudflare.take_calls();
+    latency.run_loop(harness, &hostnames(20)).expect("all others are published");
+    let calls = harness.cloudflare.take_calls();
+    let batches = calls.iter().filter(|call| call.path.ends_with("/batch"));
+    assert_eq!((fixture.published(), batches.count()), (fixture.good, 1), "no search");
 }
