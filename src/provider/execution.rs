@@ -49,6 +49,13 @@ struct Execution<'a> {
     search_writes: usize,
 }
 
+/// The outcome of a write that concerns only its pieces.
+enum Outcome {
+    Written,
+    /// Cloudflare, or a server in between, refused the content.
+    Refused(ErrorResponse),
+}
+
 /// The reason why writes end before every piece is decided.
 enum Stop {
     /// Nothing can be written to this target before the next request.
@@ -157,8 +164,8 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             match self.send(target, &sent)? {
-                None => halving.note_written(),
-                Some(answer) => {
+                Outcome::Written => halving.note_written(),
+                Outcome::Refused(answer) => {
                     if let Some(piece) = halving.divide(self.work.time_left()) {
                         let mut refused = vec![piece];
                         if answer.is_record_quota() {
@@ -190,22 +197,28 @@ impl<'a> Execution<'a> {
         self.ledger.give_up_all(undecided, reason);
     }
 
-    /// Sends one group. Returns the answer of Cloudflare, or of a server in between, if it refused the content.
-    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Option<ErrorResponse>, Stop> {
+    /// Sends one group.
+    fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
         self.check_time()?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
-            WriteTarget::Zone(zone) => match self.send_operations(zone, pieces) {
-                Ok(()) => Ok(None),
-                Err(error) => self.outcome_of(target, error),
-            },
+            WriteTarget::Zone(zone) => self.send_operations(zone, pieces),
         }
     }
 
-    /// The outcome of a failed write: the answer that refused its content, or nothing more is written.
-    fn outcome_of(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Option<ErrorResponse>, Stop> {
+    /// Notes that the write of these pieces failed, and decides whether their content was refused or nothing more is
+    /// written.
+    fn note_failed_write(
+        &mut self,
+        target: WriteTarget<'a>,
+        pieces: &[Piece<'a>],
+        error: Error,
+    ) -> Result<Outcome, Stop> {
+        if error.may_have_been_done() {
+            self.ledger.note_uncertain(pieces);
+        }
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Outcome::Refused(answer)),
             Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would

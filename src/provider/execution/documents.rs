@@ -2,8 +2,8 @@
 
 use log::warn;
 
-use super::{Execution, Stop, write_failed};
-use crate::cloudflare::{Error, ErrorResponse};
+use super::{Execution, Outcome, Stop, write_failed};
+use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -16,35 +16,22 @@ use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
-    pub(super) fn send_edits(
-        &mut self,
-        tunnel: &'a TunnelId,
-        pieces: &[Piece<'a>],
-    ) -> Result<Option<ErrorResponse>, Stop> {
+    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
         let (document, version_before) = self.read_and_note_missed(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
-        if edited.changed.is_empty() {
-            self.ledger.note_edited(tunnel, &sent);
-            return Ok(None);
-        }
-        self.check_time()?;
-        match self.work.put_document(tunnel, &edited.document, version_before) {
-            Ok(()) => {
-                self.ledger.note_edited(tunnel, &sent);
-                let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
-                for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
-                    let line = describe_edit(piece.hostname(), tunnel, edit);
-                    self.work.provider.log_change(edit.label_value(), &line);
-                }
-                Ok(None)
-            }
-            Err(error) => {
-                if error.may_have_been_done() {
-                    self.ledger.note_uncertain(&sent);
-                }
-                self.outcome_of(WriteTarget::Tunnel(tunnel), error)
+        if !edited.changed.is_empty() {
+            self.check_time()?;
+            if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
+                return self.note_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
             }
         }
+        self.ledger.note_edited(tunnel, &sent);
+        let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
+        for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
+            let line = describe_edit(piece.hostname(), tunnel, edit);
+            self.work.provider.log_change(edit.label_value(), &line);
+        }
+        Ok(Outcome::Written)
     }
 
     /// Edits the document, and returns the edits that are in it. Another writer may have changed the document after the

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use log::{Level, warn};
 
-use super::Execution;
+use super::{Execution, Outcome, Stop};
 use crate::cloudflare::{Batch, Error, WrittenRecord};
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
@@ -29,26 +29,25 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes the operations of the pieces in one batch.
-    pub(super) fn send_operations(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) -> Result<(), Error> {
+    pub(super) fn send_operations(
+        &mut self,
+        zone: &'a ZoneId,
+        pieces: &[Piece<'a>],
+    ) -> Result<Outcome, Stop> {
         let operations = pieces
             .iter()
             .flat_map(|piece| piece.operations().iter().map(|operation| (piece.hostname(), operation)));
-        match self.post_batch(zone, &operations.collect::<Vec<_>>()) {
+        let written = self.post_batch(zone, &operations.collect::<Vec<_>>());
+        // After a lost answer, the next read shows whether the batch was done, but not the former records.
+        if written.as_ref().err().is_none_or(Error::was_probably_done) {
+            self.report_adoptions(pieces);
+        }
+        match written {
             Ok(records) => {
                 self.ledger.note_batch(pieces, &records);
-                self.report_adoptions(pieces);
-                Ok(())
+                Ok(Outcome::Written)
             }
-            Err(error) => {
-                if error.may_have_been_done() {
-                    self.ledger.note_uncertain(pieces);
-                }
-                // The next read shows whether the batch was done, but not the former records, so these are logged now.
-                if error.was_probably_done() {
-                    self.report_adoptions(pieces);
-                }
-                Err(error)
-            }
+            Err(error) => self.note_failed_write(WriteTarget::Zone(zone), pieces, error),
         }
     }
 
