@@ -31,8 +31,10 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-const CAUSE_NOT_FOUND: &str = "Cloudflare refused a group of hostnames without naming the cause; this request has no writes, calls or time left to \
-     find it, and the next loops continue the search";
+/// The reason after a search for bad pieces that used up its part of a request. The search began with a refused group, or
+/// with a suspect of an earlier request.
+const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's writes, calls or time; the next \
+     loops continue the search";
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
@@ -160,7 +162,7 @@ impl<'a> Execution<'a> {
                 return Ok(());
             }
             if is_used_up {
-                return Err(Stop::Target(Reason::Waiting(CAUSE_NOT_FOUND.to_owned())));
+                return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
             match self.send(target, &sent)? {

@@ -228,6 +228,6 @@ fn records_that_a_full_zone_has_already_are_updated_in_one_loop_beside_new_ones(
     let outcome = external_dns.run_loop(&desired).map(drop);
     let writes = account.cloudflare().count_calls().writes;
     let paths = account.harness.rules().iter().filter(|rule| rule.contains("^/p")).count();
-    let blamed = account.harness.log.lines_with(&["without naming the cause"]).len();
+    let blamed = account.harness.log.lines_with(&["the search for refused hostnames"]).len();
     assert_eq!((outcome, paths, blamed), (Ok(()), 60, 0), "{writes} writes");
 }
