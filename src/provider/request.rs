@@ -75,10 +75,7 @@ impl ApplyRequest<'_> {
             let mut plan = self.plan_after_looks(&snapshot);
             let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            let begins_anew = attempts < APPLY_ATTEMPTS_MAX
-                && self.work.has_time()
-                && (is_lost || self.probe(&plan, &snapshot) && self.work.has_time());
-            if !begins_anew {
+            if attempts == APPLY_ATTEMPTS_MAX || !self.may_begin_anew(is_lost, &plan, &snapshot) {
                 return self.finish(&plan, &result);
             }
             attempts += 1;
@@ -93,6 +90,16 @@ impl ApplyRequest<'_> {
                 Err(_) => return self.finish(&plan, &result),
             };
         }
+    }
+
+    /// True if the answer to a write was lost or a tunnel can be written again, and there is time for another attempt. Probes
+    /// tunnels only if no answer was lost.
+    fn may_begin_anew(&mut self, is_lost: bool, plan: &Plan, snapshot: &Snapshot) -> bool {
+        let mut has_cause = is_lost;
+        if !is_lost && self.work.has_time() {
+            has_cause = self.probe(plan, snapshot);
+        }
+        has_cause && self.work.has_time()
     }
 
     /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
