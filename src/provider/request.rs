@@ -204,20 +204,18 @@ impl ApplyRequest<'_> {
         let now = provider.clock().now();
         // The plan refuses with the failure itself, whose text names the tunnel.
         let is_needed = |failure: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *failure);
-        let is_due = |tunnel: &&TunnelId| {
-            targets.failure(tunnel.as_str()).is_some_and(is_needed)
-                && !targets.edits_are_paused(tunnel.as_str(), now)
-        };
+        let is_due =
+            |tunnel: &&TunnelId| targets.failure_to_probe(tunnel.as_str(), now).is_some_and(is_needed);
         let tunnels: Vec<&TunnelId> = snapshot.tunnels.keys().filter(is_due).collect();
         let work = self.work.within(self.work.time_left() / 2);
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| work.probe(tunnel))
         });
-        let is_any_writable = probes.iter().any(|probe| matches!(probe, Ok(None)));
+        let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
-            if let Ok(failure) = probe {
-                targets.note_probe(tunnel.as_str(), failure);
-            }
+            let Ok(failure) = probe else { continue };
+            is_any_writable |= failure.is_none();
+            targets.note_probe(tunnel.as_str(), failure);
         }
         is_any_writable
     }

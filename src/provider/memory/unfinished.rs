@@ -65,14 +65,15 @@ impl TargetMemories {
         Some(reason)
     }
 
-    pub(crate) fn group_size(&self, id: &str) -> GroupSize {
-        self.0.get(id).map(|target| target.group_size).unwrap_or_default()
+    /// The same, unless edits of the tunnel are paused now.
+    pub(crate) fn failure_to_probe(&self, id: &str, now: Instant) -> Option<&Reason> {
+        let pause = self.0.get(id)?.edit_pause.as_ref();
+        let is_paused = pause.is_some_and(|pause| pause.reason(now).is_some());
+        self.failure(id).filter(|_| !is_paused)
     }
 
-    /// True if edits of the tunnel are paused now.
-    pub(crate) fn edits_are_paused(&self, id: &str, now: Instant) -> bool {
-        let pause = self.0.get(id).and_then(|target| target.edit_pause.as_ref());
-        pause.is_some_and(|pause| pause.reason(now).is_some())
+    pub(crate) fn group_size(&self, id: &str) -> GroupSize {
+        self.0.get(id).map(|target| target.group_size).unwrap_or_default()
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
@@ -170,9 +171,10 @@ mod tests {
         assert!(!targets.note_failed("one", &no(), now));
         targets.note_failed("other", &no(), now);
         for (id, is_paused) in [("one", true), ("other", false)] {
-            assert_eq!((targets.failure(id), targets.edits_are_paused(id, now)), (Some(&no()), is_paused));
+            assert_eq!(targets.failure(id), Some(&no()));
+            assert_eq!(targets.failure_to_probe(id, now).is_none(), is_paused);
         }
-        assert!(!targets.edits_are_paused("one", now + EDIT_PAUSES.0 * 2));
+        assert!(targets.failure_to_probe("one", now + EDIT_PAUSES.0 * 2).is_some());
     }
 
     #[test]
