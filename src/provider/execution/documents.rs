@@ -77,7 +77,7 @@ impl<'a> Execution<'a> {
                     Err(Stop::Target(reason)) => reason.clone(),
                     Err(Stop::Run(error)) => unreadable(tunnel, error),
                     Ok(()) if missed.is_some_and(|names| names.contains(&host.hostname)) => {
-                        has_new_rule(tunnel)
+                        missed_rule(tunnel)
                     }
                     Ok(()) => continue,
                 };
@@ -155,7 +155,7 @@ fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {
     Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
 }
 
-fn has_new_rule(tunnel: &TunnelId) -> Reason {
+fn missed_rule(tunnel: &TunnelId) -> Reason {
     Reason::Waiting(format!(
         "tunnel {tunnel} has a rule of this hostname that the plan did not know: the record and its comment stay, and the next \
          loop plans anew"

@@ -77,15 +77,15 @@ impl TargetMemories {
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
-    /// document. True for the failures to log: the first, and the first after the tunnel first accepted its unchanged document.
+    /// document. True if the failure is to be logged: the target was not `Failing`, and its edits were not paused before.
     pub(crate) fn note_failed(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
         let TargetMemory { state, edit_pause, group_size: _ } = self.target(id);
-        let is_first = !matches!(state, TargetState::Failing(_)) && edit_pause.is_none();
+        let is_new = !matches!(state, TargetState::Failing(_)) && edit_pause.is_none();
         if matches!(state, TargetState::AcceptsUnchanged) || edit_pause.is_some() {
             *edit_pause = Some(Pause::after(edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
         }
         *state = TargetState::Failing(reason.clone());
-        is_first
+        is_new
     }
 
     /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
