@@ -45,8 +45,7 @@ impl<'a> Execution<'a> {
         let mut sent = pieces.to_vec();
         loop {
             let edits: Vec<RuleEdit> = sent.iter().filter_map(Piece::edit).cloned().collect();
-            let own = &self.ledger.own;
-            let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
+            let edited = document.edit(&edits, &|rule| self.ledger.own.has(tunnel, rule));
             if edited.refused.is_empty() {
                 return (sent, edited);
             }
@@ -55,8 +54,7 @@ impl<'a> Execution<'a> {
             });
             let refused: Vec<(Piece<'a>, Reason)> = refused.collect();
             self.ledger.give_up_refused(&refused);
-            let ledger = &self.ledger;
-            sent.retain(|piece| !ledger.is_given_up(piece.host));
+            sent.retain(|piece| !self.ledger.is_given_up(piece.host));
         }
     }
 
@@ -64,24 +62,27 @@ impl<'a> Execution<'a> {
     /// Reads the tunnels that this run did not read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let removes_digest = |host: &&&HostPlan| {
-            !host.comment.removed_dangling.is_empty() && !host.unstamp_operations.is_empty()
+            !host.comment.removed_dangling.is_empty()
+                && !host.unstamp_operations.is_empty()
+                && !self.ledger.is_given_up(host)
         };
-        let mut hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
-        hosts.retain(|host| !self.ledger.is_given_up(host));
-        for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
+        let hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
+        if hosts.is_empty() {
+            return;
+        }
+        for tunnel in self.snapshot.tunnels.keys() {
             let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
             let read = if is_read { Ok(()) } else { self.read_and_note_missed(tunnel).map(drop) };
+            let reason = match read {
+                Ok(()) => missed_rule(tunnel),
+                Err(Stop::Target(reason)) => reason,
+                Err(Stop::Run(error)) => unreadable(tunnel, &error),
+            };
+            // A tunnel that cannot be read may have a missed rule of any hostname.
             let missed = self.missed_in_read_tunnels.get(tunnel);
-            for host in &hosts {
-                let reason = match &read {
-                    Err(Stop::Target(reason)) => reason.clone(),
-                    Err(Stop::Run(error)) => unreadable(tunnel, error),
-                    Ok(()) if missed.is_some_and(|names| names.contains(&host.hostname)) => {
-                        missed_rule(tunnel)
-                    }
-                    Ok(()) => continue,
-                };
-                self.ledger.give_up(host, reason);
+            let may_be_missed = |host: &&&HostPlan| missed.is_none_or(|names| names.contains(&host.hostname));
+            for host in hosts.iter().filter(may_be_missed) {
+                self.ledger.give_up(host, reason.clone());
             }
         }
     }
