@@ -31,8 +31,7 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// The reason after a search for bad pieces that used up its part of a request. The search began with a refused group, or
-/// with a suspect of an earlier request.
+/// Also after a search that began with suspects of an earlier request.
 const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's writes, calls or time; the next \
      loops continue the search";
 
@@ -51,7 +50,7 @@ struct Execution<'a> {
     search_writes: usize,
 }
 
-/// The outcome of a write that concerns only its pieces.
+/// The outcome of a write after which other pieces can be sent.
 enum Outcome {
     Written,
     /// Cloudflare, or a server in between, refused the content.
@@ -88,11 +87,10 @@ pub(super) fn run<'a>(
     };
     let outcome = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
     execution.correct_records();
-    let mut ledger = execution.ledger;
     if let Err(error) = outcome {
-        ledger.end_early(error);
+        execution.ledger.end_early(error);
     }
-    ledger.into_result()
+    execution.ledger.into_result()
 }
 
 /// The reason after a write that failed, whatever its content.
@@ -208,8 +206,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Notes that the write of these pieces failed, and decides whether their content was refused or nothing more is
-    /// written.
+    /// Notes that the write of these pieces failed. Stops, unless their content was refused.
     fn note_failed_write(
         &mut self,
         target: WriteTarget<'a>,
@@ -239,7 +236,7 @@ impl<'a> Execution<'a> {
     fn refuse_pieces(&mut self, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.work.provider.clock().now();
         let history = &mut self.memory.write_history;
-        let is_first = |piece: &Piece<'a>| !history.is_suspect(piece.fingerprint());
+        let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
         // The reason, if the cause may be over in the next request.
@@ -248,7 +245,7 @@ impl<'a> Execution<'a> {
         } else if answer.is_missing_record() {
             // The record existed when the snapshot was read.
             Some(meanwhile("deleted"))
-        } else if answer.is_record_conflict() && pieces.iter().all(is_first) {
+        } else if answer.is_record_conflict() && !pieces.iter().any(is_suspect) {
             // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
             Some(meanwhile("created"))
         } else {
@@ -261,11 +258,8 @@ impl<'a> Execution<'a> {
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
-        let mut text = answer.to_string();
-        if answer.is_record_quota() {
-            text.push_str(ZONE_IS_FULL);
-        }
-        let reason = Reason::Cloudflare(text);
+        let remedy = if answer.is_record_quota() { ZONE_IS_FULL } else { "" };
+        let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.give_up_refused(&refused);
         for piece in pieces {

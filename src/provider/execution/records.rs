@@ -98,8 +98,8 @@ impl<'a> Execution<'a> {
             by_zone.entry(&host.zone).or_default().extend(corrections.map(|one| (&*host.hostname, one)));
         }
         for (zone, corrections) in by_zone {
-            for corrections in corrections.chunks(self.operations_max(WriteTarget::Zone(zone))) {
-                self.send_corrections(zone, corrections);
+            for batch in corrections.chunks(self.operations_max(WriteTarget::Zone(zone))) {
+                self.send_corrections(zone, batch);
             }
         }
     }
