@@ -92,8 +92,7 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// True if the answer to a write was lost or a tunnel can be written again, and there is time for another attempt.
-    /// Probes tunnels only if no answer was lost.
+    /// True if an answer was lost or a probe shows a tunnel that can be written again, and there is time for another attempt.
     fn may_begin_anew(&mut self, is_lost: bool, plan: &Plan, snapshot: &Snapshot) -> bool {
         let mut has_cause = is_lost;
         if !is_lost && self.work.has_time() {
