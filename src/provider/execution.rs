@@ -191,9 +191,7 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        if !undecided.is_empty() {
-            self.undecided.insert(target);
-        }
+        self.undecided.insert(target);
         self.ledger.give_up_all(undecided, reason);
     }
 
