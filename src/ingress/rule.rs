@@ -113,13 +113,14 @@ impl Rule {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
-    /// True if the rule matches every request for the hostname and the path, as far as the texts tell. The hostname may
-    /// be a wildcard.
+    /// True if the rule matches every request for the hostname and the path, by the proof by which rules are ordered. The
+    /// hostname may be a wildcard.
     pub fn matches_all(&self, hostname: &str, path: Option<&str>) -> bool {
         self.matches_host(hostname) && shape::covers(self.path(), path)
     }
 
-    /// As [`Self::matches_all`], by the stronger proof of [`PathPattern::matches_all_of`].
+    /// True if the rule matches every request for the hostname and the path, by the stronger proof of
+    /// [`PathPattern::matches_all_of`]. The hostname may be a wildcard.
     pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
         self.matches_host(hostname) && PathPattern::matches_all_of(self.path(), path)
     }

@@ -160,14 +160,11 @@ impl<'a> HostProtection<'a> {
         self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
-    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. `takes_all` finds more such
-    /// rules than `matches_all`, and counts for a rule with an Access check, so that no check is lost.
+    /// The first rule that takes all requests of the path in the tunnel that its visitors reach.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
-        let mut rules = tunnel.document.near(name);
-        let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
-        rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
+        tunnel.document.near(name).find(|rule| rule.takes_all(name, path))
     }
 
     /// All applications that visitors of a rule at the path meet, sorted by name, if every visitor needs a login.
