@@ -1,4 +1,12 @@
-//! The Access properties that `records` shows, and that `adjust` gives to endpoints without any Access property.
+//! The Access properties of endpoints: those that `records` shows, and those that `adjust` answers with. ExternalDNS asks
+//! for an update in each loop if the two differ, so they differ only if the protection has to change:
+//!
+//! | the endpoint of an object has | `records` shows | `adjust` |
+//! |---|---|---|
+//! | no Access property, and its rule is ours | the protection of the rule | adds the same properties |
+//! | `none`, and its place is open | `none` only under a default policy | removes `none` without a default policy |
+//! | audiences, one of them that of our application over the path | the other audiences | removes that audience |
+//! | any other Access property | the protection of the rule | changes nothing |
 
 use crate::ingress::Rule;
 use crate::ingress::access_check::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
