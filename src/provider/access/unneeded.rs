@@ -23,7 +23,8 @@ impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
-        lock(&self.unneeded_places).note(unneeded.iter().map(|one| one.own.place));
+        let places = unneeded.iter().map(|one| one.own.place);
+        lock(&self.unneeded_places).note(places, self.clock().now());
     }
 
     /// Deletes the applications of ours that the last two checks found unneeded, if a new reading agrees. If a rule was
@@ -31,7 +32,7 @@ impl Provider {
     /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
     /// most; the reading takes longer in a large account, and no request waits for it.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
-        if !lock(&self.unneeded_places).has_confirmed(self.clock().now()) {
+        if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
@@ -40,7 +41,7 @@ impl Provider {
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);
         // After a failed reading, the places need one more check too.
-        let confirmed = lock(&self.unneeded_places).take_confirmed(self.clock().now());
+        let confirmed = lock(&self.unneeded_places).take_confirmed();
         if read.is_err() {
             return;
         }
