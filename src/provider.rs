@@ -38,7 +38,6 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::ReadError;
 pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
-use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, plan, records};
@@ -176,11 +175,10 @@ impl Handler for Provider {
         let work = Work { provider: self, resolved: &resolved, deadline };
         let snapshot = work.read(false).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
-        if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.metrics.update();
-            values.set(Family::Unprotected, &[], shown.unprotected as i64);
-            values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
-        }
+        let mut values = self.metrics.update();
+        values.set(Family::Unprotected, &[], shown.unprotected as i64);
+        values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
+        drop(values);
         self.begin_loop(&shown);
         Ok(shown.endpoints)
     }

@@ -327,6 +327,26 @@ fn access_is_read_where_a_comment_says_that_something_is_protected_and_not_elsew
     assert_eq!((show(&stage), stage.applications().len()), (0, 0));
 }
 
+/// A reading that finds no application and no claim of ours asks Access no more.
+#[test]
+fn an_endpoint_is_not_counted_as_unprotected_any_more_once_it_is_deleted_with_its_application() {
+    let stage = Stage::protected(&[]);
+    let metrics = || stage.program.observe("GET", "/metrics").expect("the observation port answers").body;
+    stage.cloudflare().edit(|cloudflare| {
+        let policy = json!({"name": "mine", "decision": "bypass", "include": [{"everyone": {}}]});
+        put(cloudflare, &json!({"policies": [policy]}));
+    });
+    // An operator deletes the application between the requests of the loop.
+    stage.cloudflare().edit_before(Matcher::list_applications(), 2, |cloudflare| {
+        let id = cloudflare.applications()[0].id.clone();
+        cloudflare.delete_application(&id);
+    });
+    stage.run_loop(&[]).expect("withdrawn");
+    assert!(metrics().contains("_webhook_unprotected 1\n"), "{}", metrics());
+    stage.run_loop(&[]).expect("at rest");
+    assert!(metrics().contains("_webhook_unprotected 0\n"), "{}", metrics());
+}
+
 /// A reading without an answer takes a third of a request's time, which others need. ExternalDNS asks again for what
 /// waits, whatever Cloudflare says of another rule of the hostname.
 #[test]
