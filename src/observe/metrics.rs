@@ -89,7 +89,8 @@ families! {
     UnaskedProtections: "gauge" "unasked_protections" []
         "Endpoints of the last adjustment that are protected without naming an Access policy.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
-    Refusals: "gauge" "refusals" ["reason"] "Refusals of the last request.",
+    Refusals: "gauge" "refusals" ["reason"]
+        "Refusals of the last request, and earlier ones of the hostnames that it left to the next.",
     Adoptions: "counter" "adoptions_total" [] "Foreign rules, records and Access applications that were taken over by ADOPT.",
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",

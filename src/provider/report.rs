@@ -12,7 +12,7 @@ use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::note_lines;
+use crate::provider::memory::{Logged, note_lines};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::reconcile::records::OwnEndpoints;
@@ -29,19 +29,21 @@ impl Provider {
         let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
         let is_quiet = last.forget_if_quiet(now);
         let lines = last.begin(shown, now);
-        drop(last);
         if is_quiet {
-            self.count_refusals([].iter());
+            self.count_refusals(&last.request.refusals);
         }
+        drop(last);
         logging::log_all(&lines, module_path!());
     }
 
     /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
         self.log_notes(plan, result);
-        self.count_refusals(plan.refusals.iter().chain(&result.refusals));
         let (is_dry_run, now) = (self.is_dry_run(), self.clock().unix_seconds());
-        let refusals = lock(&self.last_loop).note_request(changes, plan, result, is_dry_run, now);
+        let mut last = lock(&self.last_loop);
+        let refusals = last.note_request(changes, plan, result, is_dry_run, now);
+        self.count_refusals(&last.request.refusals);
+        drop(last);
         for (level, is_unprotected) in [(Level::Error, true), (Level::Warn, false)] {
             let at_level = |one: &&Refusal| one.reason.leaves_unprotected() == is_unprotected;
             for line in Refusal::lines(refusals.iter().filter(at_level)) {
@@ -107,10 +109,10 @@ impl Provider {
         values.set(Family::LastWrite, &[], self.clock().unix_seconds());
     }
 
-    fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
+    fn count_refusals(&self, refusals: &Logged<Refusal>) {
         let mut values = self.metrics.update();
         values.reset(Family::Refusals);
-        for Refusal { reason, .. } in refusals {
+        for (Refusal { reason, .. }, _) in refusals.all() {
             values.add(Family::Refusals, &[reason.label_value()], 1);
         }
     }

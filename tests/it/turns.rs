@@ -77,10 +77,13 @@ fn a_mended_mistake_beside_thousands_of_hostnames_that_are_left_is_told_when_it_
     let shops = shops("example.com", HOSTNAMES);
     let mut mistaken = shops.clone();
     mistaken.push(published("aa.example.com", "nonsense://shop"));
-    for wanted in [&mistaken, &shops, &mistaken] {
-        let _ = external_dns.run_loop(wanted);
-        let _ = external_dns.run_loop(wanted);
-        let _ = external_dns.run_loop(wanted);
+    let metrics = || program.observe("GET", "/metrics").expect("the observation port answers").body;
+    for (wanted, refusals) in [(&mistaken, 1), (&shops, 0), (&mistaken, 1)] {
+        for turn in 1..=3 {
+            let _ = external_dns.run_loop(wanted);
+            let sample = format!("cloudflare_tunnel_webhook_refusals{{reason=\"invalid\"}} {refusals}\n");
+            assert!(metrics().contains(&sample), "turn {turn}: {refusals}");
+        }
     }
     assert_eq!(harness.log.lines_with(&["refused=invalid", "aa.example.com"]).len(), 2);
 }
