@@ -179,7 +179,7 @@ impl Handler for Provider {
         values.set(Family::Unprotected, &[], shown.unprotected as i64);
         values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         drop(values);
-        self.begin_loop(&shown);
+        self.begin_loop(&shown.endpoints, shown.notes);
         Ok(shown.endpoints)
     }
 

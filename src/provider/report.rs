@@ -1,21 +1,21 @@
 //! Reports what is read, written, refused and noted: once in the log, in the metrics, and for `status`.
 
-use log::{Level, info};
+use log::Level;
 use miniserde::json;
 
 use crate::ingress::{OriginOption, RuleEdit};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::access::Application;
-use crate::model::endpoint::{Changes, Property, annotation_of};
+use crate::model::endpoint::{Changes, Endpoint, Property, annotation_of};
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::{Logged, note_lines};
+use crate::provider::memory::Logged;
+use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
-use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 use crate::secret::redact;
@@ -25,52 +25,29 @@ const ADOPTION_MAX_CHARS: usize = 2_600;
 
 impl Provider {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
-    pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
+    pub(super) fn begin_loop(&self, endpoints: &[Endpoint], notes: Vec<Note>) {
         let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
-        let is_quiet = last.forget_if_quiet(now);
-        let lines = last.begin(shown, now);
-        if is_quiet {
-            self.count_refusals(&last.request.refusals);
-        }
+        let lines = last.begin(endpoints, notes, now);
+        self.count_refusals(&last.request.refusals);
         drop(last);
         logging::log_all(&lines, module_path!());
     }
 
     /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
-        self.log_notes(plan, result);
-        let (is_dry_run, now) = (self.is_dry_run(), self.clock().unix_seconds());
-        let mut last = lock(&self.last_loop);
-        let refusals = last.note_request(changes, plan, result, is_dry_run, now);
+        let dry_run_writes = self.is_dry_run().then(|| describe(plan));
+        let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
+        let lines = last.note_request(changes, plan, result, dry_run_writes, now);
         self.count_refusals(&last.request.refusals);
         drop(last);
-        for (level, is_unprotected) in [(Level::Error, true), (Level::Warn, false)] {
-            let at_level = |one: &&Refusal| one.reason.leaves_unprotected() == is_unprotected;
-            for line in Refusal::lines(refusals.iter().filter(at_level)) {
-                logging::log(level, module_path!(), &line);
-            }
-        }
-        if !plan.postponed.is_empty() {
-            let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
-            info!("this request changed {changed} hostnames, and leaves {left} to the next requests");
-        }
-        if is_dry_run {
-            let writes = describe(plan);
-            let new = lock(&self.last_loop).request.dry_run_writes.replace(writes, now);
-            for line in new {
-                let text = format!("the dry run does not write this: {}", line.text);
-                logging::log(Level::Info, module_path!(), &line.text(text));
-            }
-        }
+        logging::log_all(&lines, module_path!());
     }
 
     /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
-        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
         let now = self.clock().unix_seconds();
-        let notes = notes.cloned().collect();
-        let new = lock(&self.last_loop).request.notes.replace(notes, now);
-        logging::log_all(&note_lines(&new), module_path!());
+        let lines = lock(&self.last_loop).request.note_run(plan, result, now);
+        logging::log_all(&lines, module_path!());
     }
 
     /// Counts the content of a snapshot in the metrics.

@@ -8,7 +8,7 @@ use log::Level;
 
 use crate::collections::inserted;
 use crate::limits;
-use crate::model::endpoint::Changes;
+use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
 use crate::observe::status::Status;
@@ -17,7 +17,6 @@ use crate::provider::memory::{Alternations, EndpointFingerprints, Logged, Withou
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::{Reason, WAITING};
-use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::{Note, NoteKind};
 
@@ -61,24 +60,24 @@ pub(crate) struct LastRequest {
 }
 
 impl LastLoop {
-    /// If ExternalDNS asked for no changes in the loop that ends, forgets the last request and returns true.
-    pub(crate) fn forget_if_quiet(&mut self, now: i64) -> bool {
-        let loops_since = self.request.loops_since.saturating_add(1);
-        self.request.loops_since = loops_since;
-        let is_quiet = loops_since > 1;
-        if is_quiet {
-            let mut refusals = mem::take(&mut self.request.refusals);
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log. Forgets
+    /// the last request after a quiet time.
+    pub(crate) fn begin(
+        &mut self,
+        endpoints: &[Endpoint],
+        notes: Vec<Note>,
+        now: i64,
+    ) -> Vec<(Level, LogLine)> {
+        let request = &mut self.request;
+        request.asked_for.clear();
+        request.loops_since = request.loops_since.saturating_add(1);
+        if request.is_after_quiet_time() {
+            let mut refusals = mem::take(&mut request.refusals);
             refusals.replace_expecting(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
-            self.request = LastRequest { loops_since, refusals, ..LastRequest::default() };
+            *request = LastRequest { loops_since: request.loops_since, refusals, ..LastRequest::default() };
         }
-        is_quiet
-    }
-
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
-    pub(crate) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> Vec<(Level, LogLine)> {
-        self.request.asked_for.clear();
-        let mut lines = note_lines(&self.notes_of_shown.replace(shown.notes.clone(), now));
-        self.endpoints.note_shown(&shown.endpoints, now);
+        let mut lines = note_lines(&self.notes_of_shown.replace(notes, now));
+        self.endpoints.note_shown(endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
         lines
     }
@@ -139,33 +138,49 @@ impl LastLoop {
         lines
     }
 
-    /// Notes the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not returned,
-    /// because the log already has a line for each failed write.
+    /// Notes the result of a request, with its planned writes in a dry run, and returns the new lines of the log. A
+    /// refusal with `Reason::Failed` has no line, because the log already has a line for each failed write.
     pub(crate) fn note_request(
         &mut self,
         changes: &Changes,
         plan: &Plan,
         result: &RunResult,
-        is_dry_run: bool,
+        dry_run_writes: Option<Vec<LogLine>>,
         now: i64,
-    ) -> Vec<Refusal> {
-        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
+    ) -> Vec<(Level, LogLine)> {
         let Self { request: last, alternations, .. } = self;
-        let before: BTreeSet<Refusal> = inserted(last.refusals.all().map(|(refusal, _)| refusal.clone()));
+        let mut lines = last.note_run(plan, result, now);
+        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
+        let before = || last.refusals.all().map(|(refusal, _)| refusal);
+        let known: BTreeSet<Refusal> = inserted(before().filter_map(Refusal::alike));
         // A turn does not plan the postponed hostnames, so their refusals are retained.
-        let of_postponed = before.iter().filter(|refusal| plan.postponed.contains(&refusal.hostname));
+        let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
         let retained = of_postponed.filter(|refusal| !is_failed(refusal));
-        let refusals = plan.refusals.iter().chain(&result.refusals).chain(retained).cloned();
+        let refusals = plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let mut new = last.refusals.replace_expecting(refusals.collect(), now, &is_expected);
-        let is_known = |refusal: &Refusal| refusal.alike().is_some_and(|alike| before.contains(&alike));
-        new.retain(|refusal| !is_known(refusal) && !is_failed(refusal));
+        let mut new = last.refusals.replace_expecting(refusals, now, &is_expected);
+        new.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            new.iter().partition(|refusal| refusal.reason.leaves_unprotected());
+        for (level, refusals) in [(Level::Error, errors), (Level::Warn, warnings)] {
+            lines.extend(Refusal::lines(refusals.into_iter()).into_iter().map(|line| (level, line)));
+        }
+        if !plan.postponed.is_empty() {
+            let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
+            let text =
+                format!("this request changed {changed} hostnames, and leaves {left} to the next requests");
+            lines.push((Level::Info, LogLine::default().text(text)));
+        }
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
-        let wanted = if is_dry_run { &[] } else { &*changes.wanted };
+        let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
         last.asked_for = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
-        new
+        for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
+            let text = format!("the dry run does not write this: {}", line.text);
+            lines.push((Level::Info, line.text(text)));
+        }
+        lines
     }
 
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
@@ -210,18 +225,31 @@ impl LastLoop {
     }
 }
 
-/// The lines of notes.
-pub(crate) fn note_lines(notes: &[Note]) -> Vec<(Level, LogLine)> {
-    let level = |kind| if kind == NoteKind::LeftOutWildcard { Level::Info } else { Level::Warn };
-    notes.iter().map(|note| (level(note.kind), note.line())).collect()
-}
-
 impl LastRequest {
     /// Notes that ExternalDNS asks for changes. Returns true after a quiet time.
     pub(crate) fn begin(&mut self) -> bool {
+        let is_after_quiet_time = self.is_after_quiet_time();
+        // A request that fails before its plan writes nothing.
         self.asked_for.clear();
-        mem::take(&mut self.loops_since) > 1
+        self.loops_since = 0;
+        is_after_quiet_time
     }
+
+    fn is_after_quiet_time(&self) -> bool {
+        self.loops_since > 1
+    }
+
+    /// Notes the run of a plan, and returns the lines of new notes. Those about hostnames whose writes were not completed
+    /// are left out.
+    pub(crate) fn note_run(&mut self, plan: &Plan, result: &RunResult, now: i64) -> Vec<(Level, LogLine)> {
+        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
+        note_lines(&self.notes.replace(notes.cloned().collect(), now))
+    }
+}
+
+fn note_lines(notes: &[Note]) -> Vec<(Level, LogLine)> {
+    let level = |kind| if kind == NoteKind::LeftOutWildcard { Level::Info } else { Level::Warn };
+    notes.iter().map(|note| (level(note.kind), note.line())).collect()
 }
 
 #[cfg(test)]
