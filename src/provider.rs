@@ -2,8 +2,8 @@
 //! command `tunnel`, this folder alone writes to Cloudflare.
 
 mod access;
-mod adjustments;
 mod announcement;
+mod bodies;
 mod connectors;
 mod execution;
 mod failure;
@@ -25,11 +25,11 @@ use crate::cloudflare::Client;
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::endpoint::{Changes, Endpoint};
+use crate::model::endpoint::Endpoint;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
-pub use crate::provider::adjustments::adjust;
+pub use crate::provider::bodies::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
 pub(crate) use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels,
@@ -38,10 +38,9 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::ReadError;
 pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
-use crate::reconcile::property_name::INVALID;
+use crate::reconcile::records;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Settings, plan, records};
-use crate::webhook::body::{Body, ReceivedEndpoint};
+use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
@@ -204,72 +203,8 @@ impl Handler for Provider {
         if is_after_quiet_time {
             lock(&self.write_memory).targets.forget_all();
         }
-        let needed = needed_changes(changes, &resolved.settings);
+        let needed = bodies::needed_changes(changes, &resolved.settings);
         let changes = needed.map_err(|failure| self.unplanned(failure))?;
         Work { provider: self, resolved: &resolved, deadline }.apply(&changes)
-    }
-}
-
-/// Parses the changes of a request, and retains only the endpoints that affect the plan.
-fn needed_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
-    let mut changes = Changes::default();
-    let (mut kept, mut planned) = (0, 0);
-    let (mut too_long, mut other_owner) = (None, None);
-    let mut needed = |ReceivedEndpoint { endpoint, is_whole }, hostname_bytes| {
-        if let Some(owner) = plan::other_owner(&endpoint, settings) {
-            other_owner.get_or_insert_with(|| owner.to_owned());
-        } else if !is_whole {
-            too_long = Some(endpoint.dns_name);
-        } else if body.has_room(kept, planned)
-            && let Some(endpoint) = plan::needed_by_plan(endpoint)
-        {
-            kept += endpoint.memory_bytes();
-            planned += planned_bytes(&endpoint, hostname_bytes);
-            return Some(endpoint);
-        }
-        None
-    };
-    let lists = body.changes()?;
-    lists.for_each_wanted(&mut |received| changes.wanted.extend(needed(received, CHANGED_BYTES)))?;
-    lists.for_each_deleted(&mut |received| changes.deleted.extend(needed(received, DELETED_BYTES)))?;
-    if let Some(owner) = other_owner {
-        return Err(failure::wrong_owner(&owner, &settings.operator.owner));
-    }
-    if let Some(dns_name) = too_long {
-        return Err(failure::too_long(&dns_name));
-    }
-    if !body.has_room(kept, planned) {
-        return Err(failure::too_much());
-    }
-    Ok(changes)
-}
-
-/// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
-const CHANGED_BYTES: usize = 1024;
-
-/// The same for a deletion. All deletions are planned, even those that wait for their turn.
-const DELETED_BYTES: usize = 2048;
-
-/// The same for a TXT record or a refused endpoint.
-const OTHER_BYTES: usize = 256;
-
-/// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
-fn planned_bytes(endpoint: &Endpoint, hostname_bytes: usize) -> usize {
-    let is_planned = endpoint.is_address_or_cname() && endpoint.property(INVALID).is_none();
-    if is_planned { hostname_bytes } else { OTHER_BYTES }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::endpoint::Property;
-
-    #[test]
-    fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
-        let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
-        let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
-        for (endpoint, bytes) in [(endpoint("CNAME"), 2_048), (endpoint("TXT"), 256), (refused, 256)] {
-            assert_eq!(planned_bytes(&endpoint, DELETED_BYTES), bytes);
-        }
     }
 }

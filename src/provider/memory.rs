@@ -11,7 +11,6 @@ mod newest;
 mod pause;
 mod unfinished;
 mod unneeded_places;
-mod without_service;
 mod write_history;
 
 use self::alternations::Alternations;
@@ -24,7 +23,6 @@ pub(super) use self::newest::Newest;
 use self::unfinished::TurnMemory;
 pub(super) use self::unfinished::{GroupSize, TargetMemories};
 pub(super) use self::unneeded_places::UnneededPlaces;
-pub(super) use self::without_service::WithoutService;
 use self::write_history::WriteHistory;
 
 /// The memory from one request that writes to the next.
