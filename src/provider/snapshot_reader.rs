@@ -1,6 +1,6 @@
 //! Reads a snapshot: the zones within the filters and the tunnels' configurations, a few at a time in parallel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,9 +19,8 @@ use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// A list of zones, and a look at an unconfigured tunnel, are repeated after this time: one call in ten minutes costs
-/// next to nothing.
-const LOOKUP_MAX_AGE: Duration = Duration::from_secs(600);
+/// The list of zones is read again after this time: one call in ten minutes costs next to nothing.
+const ZONES_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The reason why a snapshot could not be read. A configuration in a form that cloudflared does not know is
 /// `Error::Unreadable`.
@@ -53,7 +52,7 @@ pub(super) struct ReadConfiguration {
     is_locally_managed: Option<bool>,
 }
 
-/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
+/// Reads snapshots. Remembers the zones, Access, and the newest state of tunnels and records.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     pub(super) client: Arc<Client>,
@@ -63,8 +62,6 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    /// Whether tunnels that are not configured exist, and the time at which each was looked up.
-    unconfigured: Mutex<BTreeMap<TunnelId, (bool, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -76,7 +73,6 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            unconfigured: Mutex::default(),
         }
     }
 
@@ -85,7 +81,7 @@ impl SnapshotReader {
         // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = lock(&self.zones).clone();
         if let Some((zones, read_at)) = known
-            && self.clock.now().saturating_duration_since(read_at) < LOOKUP_MAX_AGE
+            && self.clock.now().saturating_duration_since(read_at) < ZONES_MAX_AGE
         {
             return Ok(zones);
         }
@@ -209,8 +205,7 @@ impl SnapshotReader {
         })
     }
 
-    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is
-    /// remembered for ten minutes.
+    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.
     fn unconfigured_tunnels(
         &self,
         account: &AccountId,
@@ -224,22 +219,13 @@ impl SnapshotReader {
             (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
         });
         let candidates: BTreeSet<TunnelId> = inserted(candidates);
-        let (now, candidates) = (self.clock.now(), Vec::from_iter(candidates));
-        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
-        lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
+        let candidates = Vec::from_iter(candidates);
         let exist = try_in_parallel(self.settings.parallel_calls, &candidates, |tunnel| {
-            let known = lock(&self.unconfigured).get(tunnel).copied();
-            if let Some((exists, _)) = known {
-                return Ok(exists);
-            }
-            let exists = match self.client.has_tunnel(account, tunnel, deadline) {
-                Ok(exists) => exists,
+            match self.client.has_tunnel(account, tunnel, deadline) {
                 // An error does not prove that the tunnel was deleted.
-                Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => true,
-                Err(error) => return Err(ReadError { what: format!("tunnel {tunnel}"), error }),
-            };
-            lock(&self.unconfigured).insert(tunnel.clone(), (exists, now));
-            Ok(exists)
+                Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => Ok(true),
+                answer => answer.map_err(|error| ReadError { what: format!("tunnel {tunnel}"), error }),
+            }
         })?;
         let answered = candidates.into_iter().zip(exist);
         Ok(inserted(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
