@@ -56,8 +56,8 @@ pub fn check(config: Config, clock: Arc<dyn Clock>, layout: Layout, say: &mut dy
 /// When Cloudflare cannot be read.
 pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, COMMAND_TIMEOUT);
-    let client = Arc::new(client(&config, &clock));
-    let snapshot = list::read(&client, clock, &config.provider, deadline)?;
+    let client = client(&config, &clock);
+    let snapshot = list::read(client, clock, &config.provider, deadline)?;
     Ok(match arguments.form {
         Some(_) => list::objects(&snapshot, arguments.namespace.as_deref()),
         None => list::report(&listing(&snapshot), arguments.json),

@@ -73,7 +73,7 @@ impl Provider {
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
         Self {
-            reader: SnapshotReader::new(Arc::new(client), clock, settings),
+            reader: SnapshotReader::new(client, clock, settings),
             readiness,
             metrics,
             resolved: Mutex::default(),

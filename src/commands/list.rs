@@ -33,12 +33,12 @@ struct Document<'a> {
 
 /// Reads the present state from Cloudflare.
 pub(super) fn read(
-    client: &Arc<Client>,
+    client: Client,
     clock: Arc<dyn Clock>,
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<Snapshot, String> {
-    let reader = SnapshotReader::new(Arc::clone(client), clock, settings.clone());
+    let reader = SnapshotReader::new(client, clock, settings.clone());
     let Resolved { account, settings } =
         find_tunnels(&reader, None, deadline).map_err(|problem| problem.to_string())?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;

@@ -55,7 +55,7 @@ pub(super) struct ReadConfiguration {
 /// Reads snapshots. Remembers the zones, Access, and the newest state of tunnels and records.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
-    pub(super) client: Arc<Client>,
+    pub(super) client: Client,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
@@ -65,7 +65,7 @@ pub(crate) struct SnapshotReader {
 }
 
 impl SnapshotReader {
-    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: ProviderSettings) -> Self {
+    pub(crate) fn new(client: Client, clock: Arc<dyn Clock>, settings: ProviderSettings) -> Self {
         Self {
             client,
             clock,
