@@ -48,7 +48,6 @@ impl ConnectorWatch {
             return;
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
-        let mut awaited = std::mem::take(&mut self.awaited);
         let looks = made.map(|tunnel| {
             // Read first, because a connector cannot yet have applied a version that is written during the look.
             let version = provider.reader.newest().version(&tunnel.id);
@@ -57,16 +56,14 @@ impl ConnectorWatch {
         });
         let looks: Vec<_> = looks.collect();
         let mut values = provider.metrics.update();
+        self.awaited.retain(|id, _| settings.is_configured(id));
         values.clear(Family::Connectors);
         values.clear(Family::ConnectorVersion);
         let (mut lines, mut failed) = (Vec::new(), Vec::new());
         for (tunnel, version, connectors) in looks {
-            let awaited = awaited.remove(&tunnel.id);
-            if let Ok(connectors) = connectors {
-                lines.extend(self.note(tunnel, awaited, version, &connectors, &mut values));
-            } else {
-                self.awaited.extend(awaited.map(|version| (tunnel.id.clone(), version)));
-                failed.push(tunnel.id.as_str());
+            match connectors {
+                Ok(connectors) => lines.extend(self.note(tunnel, version, &connectors, &mut values)),
+                Err(_) => failed.push(tunnel.id.as_str()),
             }
         }
         drop(values);
@@ -76,15 +73,15 @@ impl ConnectorWatch {
         new.iter().for_each(|line| logging::log(Level::Warn, module_path!(), line));
     }
 
-    /// Notes the connectors of one tunnel. At the last look, a connector lacked the version `awaited`.
+    /// Notes the connectors of one tunnel, whose newest version was `version` before the look.
     fn note(
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
-        awaited: Option<i64>,
         version: Option<i64>,
         connectors: &[Connector],
         values: &mut Values,
     ) -> Option<LogLine> {
+        let awaited = self.awaited.remove(id);
         values.set(Family::Connectors, &[name], connectors.len() as i64);
         let line = |text| LogLine::default().word("tunnel", id).text(text);
         let Some((lowest, slowest)) = Connector::slowest(connectors) else {
