@@ -18,13 +18,13 @@ const LOOPS_MAX: u64 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Alternations {
     loops: u64,
-    by_path: BTreeMap<u64, PathHistory>,
+    /// By the fingerprints of the hostname and of the path.
+    by_path: BTreeMap<(u64, u64), PathHistory>,
 }
 
 /// The history of a path of a hostname.
 #[derive(Debug)]
 struct PathHistory {
-    hostname_fingerprint: u64,
     now: ObjectEndpoint,
     /// The object before the present object, and the loop in which the object changed.
     before: Option<(ObjectEndpoint, u64)>,
@@ -50,13 +50,13 @@ impl Alternations {
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<Note> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {
-            let path = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+            let path = (fingerprint([&*endpoint.dns_name]), fingerprint([&*endpoint.set_identifier]));
             let now = ObjectEndpoint { resource: resource_of(endpoint).into(), asked };
             let has_room = self.by_path.len() < PATHS_MAX;
             match self.by_path.get_mut(&path) {
                 Some(seen) => seen.change(endpoint, now, self.loops),
                 None if has_room => {
-                    self.by_path.insert(path, PathHistory::new(&endpoint.dns_name, now, self.loops));
+                    self.by_path.insert(path, PathHistory::new(now, self.loops));
                 }
                 None => {}
             }
@@ -71,23 +71,14 @@ impl Alternations {
     pub(crate) fn has(&self, hostname: &str) -> bool {
         let hostname = fingerprint([hostname]);
         let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
-        let mut paths = self.by_path.values().filter(|seen| seen.alternated_in.is_some_and(is_recent));
-        paths.any(|seen| seen.hostname_fingerprint == hostname)
+        let mut paths = self.by_path.range((hostname, 0)..=(hostname, u64::MAX));
+        paths.any(|(_, seen)| seen.alternated_in.is_some_and(is_recent))
     }
 }
 
 impl PathHistory {
-    fn new(hostname: &str, now: ObjectEndpoint, last_loop: u64) -> Self {
-        let hostname_fingerprint = fingerprint([hostname]);
-        Self {
-            hostname_fingerprint,
-            now,
-            before: None,
-            is_back: false,
-            alternated_in: None,
-            last_loop,
-            note: None,
-        }
+    fn new(now: ObjectEndpoint, last_loop: u64) -> Self {
+        Self { now, before: None, is_back: false, alternated_in: None, last_loop, note: None }
     }
 
     fn change(&mut self, endpoint: &Endpoint, now: ObjectEndpoint, loops: u64) {
