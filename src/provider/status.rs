@@ -5,6 +5,8 @@
 //! - the hostnames that ExternalDNS asked for, and those that were postponed: fingerprints;
 //! - the published hostnames: the last snapshot, even if a write has outdated the snapshot.
 
+use std::sync::Arc;
+
 use crate::locks::lock;
 use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
@@ -16,6 +18,7 @@ use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, NoteKind};
 
 const PUBLISHED: &str = "published";
@@ -103,16 +106,17 @@ impl Provider {
     /// The status of `hostname`, or else an overview of unfinished work.
     pub fn status(&self, hostname: Option<&str>) -> Status {
         let last = lock(&self.last_loop);
+        let read = lock(&self.last_snapshot).as_read();
         match hostname {
-            Some(hostname) => self.status_of(&hostname::normalize(hostname), &last),
-            None => self.overview(&last),
+            Some(hostname) => self.status_of(&hostname::normalize(hostname), &last, read),
+            None => self.overview(&last, read.is_some()),
         }
     }
 
     /// The overview of unfinished work.
-    fn overview(&self, last: &LastLoop) -> Status {
+    fn overview(&self, last: &LastLoop, is_read: bool) -> Status {
         let mut status = last.counts();
-        let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
+        let mut rows: Vec<Row> = self.standstill(last, is_read).into_iter().collect();
         rows.extend(noted(&last.notes_of_sent, None, MISTAKE));
         status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
         let left_out = noted(&last.notes_of_sent, None, LEFT_OUT);
@@ -124,14 +128,15 @@ impl Provider {
         status
     }
 
-    /// The status of one hostname.
-    fn status_of(&self, hostname: &str, last: &LastLoop) -> Status {
+    /// The status of one hostname. `read` is the last snapshot, and whether it is outdated.
+    fn status_of(&self, hostname: &str, last: &LastLoop, read: Option<(Arc<Snapshot>, bool)>) -> Status {
         let mut status = last.counts();
-        let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
+        let mut rows: Vec<Row> = self.standstill(last, read.is_some()).into_iter().collect();
         let refused =
             last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(noted(&last.notes_of_sent, Some(hostname), MISTAKE)));
-        let published = self.published_paths_of(hostname);
+        let published =
+            read.as_ref().map(|(snapshot, is_outdated)| published_paths(hostname, snapshot, *is_outdated));
         let is_there = |endpoint: &EndpointFingerprint, one: &PublishedPath| {
             one.is_served && endpoint.has_path(&one.path)
         };
@@ -154,8 +159,9 @@ impl Provider {
             rows.extend(noted(notes, Some(hostname), NOTE));
         }
         // No visitor reaches the hostnames of a zone that is not active.
-        if let Some(zone) = self.zone_of(hostname).filter(|zone| **zone != *hostname) {
-            rows.extend(noted(&last.notes_of_shown, Some(&zone), NOTE));
+        let zone = read.as_ref().and_then(|(snapshot, _)| snapshot.zone_of(hostname));
+        if let Some(zone) = zone.map(|zone| &*zone.zone.name).filter(|zone| *zone != hostname) {
+            rows.extend(noted(&last.notes_of_shown, Some(zone), NOTE));
         }
         status.ok = rows.iter().all(is_well);
         status.fill(rows);
@@ -164,34 +170,15 @@ impl Provider {
 
     /// The row that says that the webhook is not ready, that reading Cloudflare failed, that no loop was complete yet, or
     /// that nothing was read yet.
-    fn standstill(&self, last: &LastLoop) -> Option<Row> {
+    fn standstill(&self, last: &LastLoop, is_read: bool) -> Option<Row> {
         let what = match self.readiness.problem() {
             Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
             None if last.without_service.is_none() => NO_LOOP,
-            None if lock(&self.last_snapshot).as_read().is_none() => NOT_READ,
+            None if !is_read => NOT_READ,
             None => return None,
         };
         let what = last.read_failure.as_deref().unwrap_or(what);
         Some(row("", WAITING, what.to_owned()))
-    }
-
-    /// The name of the hostname's zone, in the last snapshot.
-    fn zone_of(&self, hostname: &str) -> Option<Box<str>> {
-        Some(lock(&self.last_snapshot).as_read()?.zone_of(hostname)?.zone.name.clone())
-    }
-
-    /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
-    fn published_paths_of(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
-        let last = lock(&self.last_snapshot);
-        let read = last.as_read()?;
-        let is_outdated = last.unless_outdated().is_none();
-        drop(last);
-        let parsed = Hostname::parse(hostname).ok();
-        let mut paths = parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default();
-        for path in paths.iter_mut().filter(|_| is_outdated) {
-            path.what += BEFORE_WRITES;
-        }
-        Some(paths)
     }
 
     /// The row of a hostname that is not sent to be published.
@@ -207,6 +194,16 @@ impl Provider {
         let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { (NOT_SENT, NO_ENDPOINT) };
         row(hostname, state, what.to_owned())
     }
+}
+
+/// The records and rules of ours for a hostname in the last snapshot.
+fn published_paths(hostname: &str, snapshot: &Snapshot, is_outdated: bool) -> Vec<PublishedPath> {
+    let parsed = Hostname::parse(hostname).ok();
+    let mut paths = parsed.map(|parsed| published(&parsed, snapshot)).unwrap_or_default();
+    for path in paths.iter_mut().filter(|_| is_outdated) {
+        path.what += BEFORE_WRITES;
+    }
+    paths
 }
 
 fn is_well(row: &Row) -> bool {

@@ -33,13 +33,13 @@ impl LastSnapshot {
 
     /// The last snapshot, whatever its age, unless this process wrote since. Other writers may have written since.
     pub(crate) fn unless_outdated(&self) -> Option<Arc<Snapshot>> {
-        let (generation, snapshot) = self.read.as_ref()?;
-        (*generation == self.generation).then(|| Arc::clone(snapshot))
+        self.as_read().and_then(|(snapshot, is_outdated)| (!is_outdated).then_some(snapshot))
     }
 
-    /// The last snapshot, even if it is outdated. It may be shown, but no decision may depend on it.
-    pub(crate) fn as_read(&self) -> Option<Arc<Snapshot>> {
-        self.read.as_ref().map(|(_, snapshot)| Arc::clone(snapshot))
+    /// The last snapshot, and whether it is outdated. It may be shown then, but no decision may depend on it.
+    pub(crate) fn as_read(&self) -> Option<(Arc<Snapshot>, bool)> {
+        let (generation, snapshot) = self.read.as_ref()?;
+        Some((Arc::clone(snapshot), *generation != self.generation))
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
         last.outdate();
         last.end_reading(&snapshot, generation);
         assert!(last.unless_outdated().is_none());
-        assert!(last.as_read().is_some(), "it may be shown");
+        assert!(last.as_read().is_some_and(|(_, is_outdated)| is_outdated), "it may be shown");
     }
 
     #[test]
