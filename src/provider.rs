@@ -11,9 +11,9 @@ mod memory;
 mod parallel;
 mod report;
 mod request;
-mod resolution;
+pub(crate) mod resolution;
 mod settings;
-mod snapshot_reader;
+pub(crate) mod snapshot_reader;
 mod status;
 mod watch;
 
@@ -31,13 +31,9 @@ use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::bodies::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
-pub(crate) use crate::provider::resolution::{
-    CORRECT_FILTERS, CORRECT_PATH, Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels,
-    no_such_tunnel, remedy, shared_account, unverified,
-};
+use crate::provider::resolution::Resolved;
 pub use crate::provider::settings::ProviderSettings;
-use crate::provider::snapshot_reader::ReadError;
-pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
+use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
 use crate::reconcile::records;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::body::Body;

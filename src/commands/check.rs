@@ -14,10 +14,11 @@ use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZonePlan};
-use crate::provider::{
-    CORRECT_FILTERS, CORRECT_PATH, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel,
-    remedy, shared_account,
+use crate::provider::ZONE_APPLICATIONS_READ;
+use crate::provider::resolution::{
+    CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };
+use crate::provider::snapshot_reader::is_of_account;
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;

@@ -15,8 +15,9 @@ use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{
-    ProviderSettings, Unresolved, check_may_be_created, find_tunnel, shared_account, unverified,
+use crate::provider::ProviderSettings;
+use crate::provider::resolution::{
+    Unresolved, check_may_be_created, find_tunnel, shared_account, unverified,
 };
 use crate::regular_file;
 use crate::secret::Secret;
