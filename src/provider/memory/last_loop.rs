@@ -153,6 +153,7 @@ impl LastLoop {
         let mut lines = last.note_run(plan, result, now);
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let before = || last.refusals.all().map(|(refusal, _)| refusal);
+        // A refusal and its other form have the same line, which the log already has.
         let known: BTreeSet<Refusal> = inserted(before().filter_map(Refusal::alike));
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
