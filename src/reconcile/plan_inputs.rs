@@ -27,17 +27,17 @@ pub struct PlanInputs {
 
 impl PlanInputs {
     /// Refuses what is not sent now.
-    pub(in crate::reconcile) fn check(&self, fingerprint: u64) -> Result<(), Reason> {
+    pub(crate) fn check(&self, fingerprint: u64) -> Result<(), Reason> {
         self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }
 
 /// The context in which every hostname of a request is planned.
 #[derive(Clone, Copy)]
-pub(in crate::reconcile) struct PlanContext<'a> {
-    pub(in crate::reconcile) snapshot: &'a Snapshot,
-    pub(in crate::reconcile) inputs: &'a PlanInputs,
-    pub(in crate::reconcile) access_requests: &'a AccessRequests,
+pub(crate) struct PlanContext<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) inputs: &'a PlanInputs,
+    pub(crate) access_requests: &'a AccessRequests,
     /// All rules, each marked as ours or not.
-    pub(in crate::reconcile) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
+    pub(crate) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }

@@ -34,16 +34,12 @@ pub enum TransportErrorKind {
 }
 
 impl TransportError {
-    pub(in crate::cloudflare) fn new(
-        kind: TransportErrorKind,
-        was_sent: bool,
-        detail: impl Into<Box<str>>,
-    ) -> Self {
+    pub(crate) fn new(kind: TransportErrorKind, was_sent: bool, detail: impl Into<Box<str>>) -> Self {
         Self { kind, was_sent, detail: detail.into() }
     }
 
     /// True if the next request will fail in the same way.
-    pub(in crate::cloudflare) fn is_permanent(&self) -> bool {
+    pub(crate) fn is_permanent(&self) -> bool {
         matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
     }
 }

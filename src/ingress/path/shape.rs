@@ -20,7 +20,7 @@ const EVERYTHING: [&str; 4] = ["/", "^/", ".*", "^.*$"];
 
 /// True if `path` matches every path that the expression `other` matches, as far as their texts tell. No expression
 /// means all paths.
-pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
+pub(crate) fn covers(path: Option<&str>, other: Option<&str>) -> bool {
     let Some(path) = path else { return true };
     if EVERYTHING.contains(&path) || Some(path) == other {
         return true;
@@ -32,7 +32,7 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
 /// True if the beginning of the expression `other` proves that `path` matches all that `other` matches: `path` is a
 /// prefix form, and `other` matches only the path of the prefix or paths below it; or `path` matches everything that
 /// begins as `other` does.
-pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
+pub(crate) fn begins_within(path: &str, other: &str) -> bool {
     let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
     let is_path_itself =
         bodies.any(|body| ["$", "/?$"].iter().any(|end| other.strip_suffix(end) == Some(body)));
@@ -58,10 +58,10 @@ pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
 
 /// The rank of an expression among those of one host: a smaller rank is in front. The lengths of the literal beginning
 /// and of the whole text are reversed, so that a longer expression has a smaller rank.
-pub(in crate::ingress) type PathRank = (PathClass, Reverse<usize>, Continuation, Reverse<usize>);
+pub(crate) type PathRank = (PathClass, Reverse<usize>, Continuation, Reverse<usize>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::ingress) enum PathClass {
+pub(crate) enum PathClass {
     Anchored,
     Other,
     Everything,
@@ -70,7 +70,7 @@ pub(in crate::ingress) enum PathClass {
 
 /// What an anchored expression matches behind its literal beginning, from narrow to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::ingress) enum Continuation {
+pub(crate) enum Continuation {
     /// The path ends there.
     End,
     /// The text asks for more than the prefix form does.
@@ -106,7 +106,7 @@ fn is_wide(text: &str) -> bool {
 /// Anchored expressions are first, by the length of their literal beginning and by its continuation; then others; then
 /// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
 /// longest is first among those that are equal otherwise.
-pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
+pub(crate) fn rank(path: Option<&str>) -> PathRank {
     let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
     let size = Reverse(text.len());
     if EVERYTHING.contains(&text) {

@@ -26,7 +26,7 @@ const BY_ID_MAX: usize = 50;
 
 impl SnapshotReader {
     /// Reads the team, the policies, and the applications of the account and of `zones`, within `ACCESS_TIMEOUT`.
-    pub(in crate::provider) fn read_access(
+    pub(crate) fn read_access(
         &self,
         account: &AccountId,
         zones: &[&Zone],

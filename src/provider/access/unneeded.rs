@@ -21,7 +21,7 @@ const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
-    pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
+    pub(crate) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
         let places = unneeded.iter().map(|one| one.own.place);
         lock(&self.unneeded_places).note(places, self.clock().now());
@@ -31,7 +31,7 @@ impl Provider {
     /// deleted at Cloudflare but an object still wants the rule, ExternalDNS asks for the rule between two checks. No
     /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
     /// most; the reading takes longer in a large account, and no request waits for it.
-    pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
+    pub(crate) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
@@ -71,11 +71,7 @@ impl Provider {
 
 impl Work<'_> {
     /// Deletes the unneeded applications that `is_selected` selects.
-    pub(in crate::provider) fn delete_selected(
-        self,
-        snapshot: &Snapshot,
-        is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
-    ) {
+    pub(crate) fn delete_selected(self, snapshot: &Snapshot, is_selected: &dyn Fn(&Unneeded<'_>) -> bool) {
         let provider = self.provider;
         let mut unneeded = provider.unneeded_applications(snapshot);
         unneeded.retain(is_selected);

@@ -14,7 +14,7 @@ use crate::reconcile::access::place;
 use crate::reconcile::reason::Reason;
 
 /// The reason why an application was not written.
-pub(in crate::provider) enum NotWritten {
+pub(crate) enum NotWritten {
     /// No time or calls were left.
     NotTried,
     /// Cloudflare refused the content.
@@ -25,10 +25,7 @@ pub(in crate::provider) enum NotWritten {
 
 impl Work<'_> {
     /// Writes applications while time and calls are left, and returns the result of each write.
-    pub(in crate::provider) fn write_applications(
-        self,
-        writes: &[ApplicationWrite],
-    ) -> Vec<Result<(), NotWritten>> {
+    pub(crate) fn write_applications(self, writes: &[ApplicationWrite]) -> Vec<Result<(), NotWritten>> {
         let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
         let tag = if needs_tag { self.ensure_application_tag() } else { Ok(()) };
         let tag = tag.map_err(|error| match &error {

@@ -107,7 +107,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-    pub(in crate::provider) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Error> {
+    pub(crate) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Error> {
         let (document, version) = self.read_document(tunnel)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {

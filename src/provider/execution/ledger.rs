@@ -13,20 +13,20 @@ use crate::reconcile::stamp::Digest;
 
 /// The results of an execution.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct RunResult {
-    pub(in crate::provider) refusals: Vec<Refusal>,
+pub(crate) struct RunResult {
+    pub(crate) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
-    pub(in crate::provider) given_up: BTreeSet<Box<str>>,
+    pub(crate) given_up: BTreeSet<Box<str>>,
     /// Beside a refused rule, pieces are left that the next request can write, so ExternalDNS has to ask again.
-    pub(in crate::provider) next_request_goes_on: bool,
+    pub(crate) next_request_goes_on: bool,
     /// A part of a hostname was written, and not all of it.
-    pub(in crate::provider) is_half_written: bool,
-    pub(in crate::provider) ending: Ending,
+    pub(crate) is_half_written: bool,
+    pub(crate) ending: Ending,
 }
 
 /// The end of a run.
 #[derive(Debug, Default)]
-pub(in crate::provider) enum Ending {
+pub(crate) enum Ending {
     /// Every piece was sent or given up.
     #[default]
     Complete,

@@ -30,16 +30,12 @@ pub(super) fn tunnel_of<'s>(
 }
 
 /// The rules that may answer visitors of a path at a name, up to the first rule that takes all these visitors.
-pub(in crate::reconcile) fn rules_taking<'s>(
-    name: &str,
-    path: Option<&str>,
-    tunnel: &'s TunnelSnapshot,
-) -> Vec<&'s Rule> {
+pub(crate) fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
     rules_taking_until(name, path, tunnel, &|_| true)
 }
 
 /// As [`rules_taking`], up to the first such rule for which `is_last` is true.
-pub(in crate::reconcile) fn rules_taking_until<'s>(
+pub(crate) fn rules_taking_until<'s>(
     name: &str,
     path: Option<&str>,
     tunnel: &'s TunnelSnapshot,
@@ -53,7 +49,7 @@ pub(in crate::reconcile) fn rules_taking_until<'s>(
     taking
 }
 
-pub(in crate::reconcile) fn rule_text(rule: &Rule) -> String {
+pub(crate) fn rule_text(rule: &Rule) -> String {
     format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())
 }
 

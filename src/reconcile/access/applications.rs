@@ -22,7 +22,7 @@ pub struct OwnApplication<'s> {
 
 /// The index of a snapshot's applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct ApplicationIndex {
+pub(crate) struct ApplicationIndex {
     /// The applications that affect requests, by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
     /// The places of our applications, by id.
@@ -34,7 +34,7 @@ pub(in crate::reconcile) struct ApplicationIndex {
 }
 
 impl ApplicationIndex {
-    pub(in crate::reconcile) fn of(snapshot: &Snapshot) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let (mut index, owner) = (Self::default(), &*snapshot.operator().owner);
         let tag = place::tag(owner);
         for (number, application) in snapshot.access.applications().iter().enumerate() {
@@ -82,10 +82,7 @@ impl ApplicationIndex {
 
 impl Snapshot {
     /// The application with its place, if it is ours.
-    pub(in crate::reconcile) fn own_application<'s>(
-        &'s self,
-        application: &'s Application,
-    ) -> Option<OwnApplication<'s>> {
+    pub(crate) fn own_application<'s>(&'s self, application: &'s Application) -> Option<OwnApplication<'s>> {
         let place = self.application_index().places.get(&application.id)?;
         Some(OwnApplication { place, application })
     }

@@ -80,7 +80,7 @@ impl ApplicationOperation {
 
 /// The work on Access that a publication needs, besides its rule and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum AccessStep {
+pub(crate) enum AccessStep {
     Nothing,
     /// The application is written before the endpoint's rule.
     ApplicationFirst(ApplicationWrite),
@@ -97,7 +97,7 @@ pub(in crate::reconcile) enum AccessStep {
 /// A publication that passed the gate, with the work on Access besides. Only the gate makes one, so every rule that is
 /// planned has the Access check that it needs.
 #[derive(Debug)]
-pub(in crate::reconcile) struct Gated {
+pub(crate) struct Gated {
     publication: Publication,
     /// The object of the endpoint, if it is known.
     resource: Option<Box<str>>,
@@ -105,33 +105,33 @@ pub(in crate::reconcile) struct Gated {
 }
 
 impl Gated {
-    pub(in crate::reconcile) fn publication(&self) -> &Publication {
+    pub(crate) fn publication(&self) -> &Publication {
         &self.publication
     }
 
-    pub(in crate::reconcile) fn resource(&self) -> Option<&str> {
+    pub(crate) fn resource(&self) -> Option<&str> {
         self.resource.as_deref()
     }
 
-    pub(in crate::reconcile) fn access_step(&self) -> &AccessStep {
+    pub(crate) fn access_step(&self) -> &AccessStep {
         &self.access_step
     }
 
-    pub(in crate::reconcile) fn tunnel(&self) -> &TunnelId {
+    pub(crate) fn tunnel(&self) -> &TunnelId {
         &self.publication.tunnel
     }
 
-    pub(in crate::reconcile) fn path(&self) -> Option<&str> {
+    pub(crate) fn path(&self) -> Option<&str> {
         self.publication.path()
     }
 
     /// `None` if the endpoint asks only for the record.
-    pub(in crate::reconcile) fn rule(&self) -> Option<&WantedRule> {
+    pub(crate) fn rule(&self) -> Option<&WantedRule> {
         self.publication.rule.as_ref()
     }
 
     /// The digest of the rule.
-    pub(in crate::reconcile) fn digest(&self) -> Option<Digest> {
+    pub(crate) fn digest(&self) -> Option<Digest> {
         self.rule()?;
         Some(Digest::of(self.tunnel(), self.path()))
     }
@@ -152,7 +152,7 @@ pub(super) struct Gate<'a> {
 ///
 /// # Errors
 /// The reason why the publication waits or is refused.
-pub(in crate::reconcile) fn pass_gate(
+pub(crate) fn pass_gate(
     context: PlanContext<'_>,
     publication: Publication,
     resource: Option<&str>,

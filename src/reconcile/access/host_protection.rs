@@ -25,23 +25,23 @@ use crate::reconcile::snapshot::Snapshot;
 
 /// One hostname, and the snapshot that shows its protection.
 #[derive(Clone, Copy)]
-pub(in crate::reconcile) struct HostProtection<'a> {
+pub(crate) struct HostProtection<'a> {
     pub(super) hostname: &'a Hostname,
     pub(super) snapshot: &'a Snapshot,
 }
 
 /// An application over a path.
 #[derive(Clone, Copy)]
-pub(in crate::reconcile) struct Covering<'a> {
-    pub(in crate::reconcile) application: &'a Application,
+pub(crate) struct Covering<'a> {
+    pub(crate) application: &'a Application,
     /// The application with its place, if it is ours.
-    pub(in crate::reconcile) own: Option<OwnApplication<'a>>,
+    pub(crate) own: Option<OwnApplication<'a>>,
     /// False if the application covers only a part of the requests.
-    pub(in crate::reconcile) takes_every_request: bool,
+    pub(crate) takes_every_request: bool,
 }
 
 impl<'a> HostProtection<'a> {
-    pub(in crate::reconcile) fn of(hostname: &'a Hostname, snapshot: &'a Snapshot) -> Self {
+    pub(crate) fn of(hostname: &'a Hostname, snapshot: &'a Snapshot) -> Self {
         Self { hostname, snapshot }
     }
 
@@ -62,7 +62,7 @@ impl<'a> HostProtection<'a> {
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
     /// is preserved while Access is not read, and while a rule asks for a token that no application issues. Then the log
     /// reports the missing application after a restart too.
-    pub(in crate::reconcile) fn needs_mark(self, has_mark: bool) -> bool {
+    pub(crate) fn needs_mark(self, has_mark: bool) -> bool {
         if self.access().is_none() {
             return has_mark;
         }
@@ -81,7 +81,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// Our record, if its comment claims the record without a rule.
-    pub(in crate::reconcile) fn record_only(self) -> Option<&'a Record> {
+    pub(crate) fn record_only(self) -> Option<&'a Record> {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.into_iter().find(|own| own.stamp.claims.record_only).map(|own| own.record)
     }
@@ -127,7 +127,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if the rule asks for a token that no application issues, and so refuses every visitor.
-    pub(in crate::reconcile) fn refuses_every_visitor(self, rule: &Rule) -> bool {
+    pub(crate) fn refuses_every_visitor(self, rule: &Rule) -> bool {
         rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
             // The applications of another team are not known.
             check.is_of(&access.team) && !access.applications.iter().any(|one| check.accepts(one))
@@ -135,11 +135,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// Our rule at a path, in `tunnel` or in any tunnel. The rule in the tunnel to which the record points comes first.
-    pub(in crate::reconcile) fn own_rule(
-        self,
-        path: Option<&str>,
-        tunnel: Option<&TunnelId>,
-    ) -> Option<&'a Rule> {
+    pub(crate) fn own_rule(self, path: Option<&str>, tunnel: Option<&TunnelId>) -> Option<&'a Rule> {
         let own = self.own_rules_at(path).filter(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
         let rules: Vec<(&TunnelId, &Rule)> = own.collect();
         let visited =
@@ -171,7 +167,7 @@ impl<'a> HostProtection<'a> {
     ///
     /// # Errors
     /// The reason why some visitors may need no login, or why the protection is not known.
-    pub(in crate::reconcile) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
+    pub(crate) fn guarding(self, path: Option<&str>) -> Result<Vec<&'a Application>, String> {
         self.whole_access().map_err(|unread| unread.reason)?;
         guard::cover(self.near(), self.hostname, path)
     }
@@ -179,7 +175,7 @@ impl<'a> HostProtection<'a> {
     /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and it asks
     /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
     /// which one decides.
-    pub(in crate::reconcile) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
+    pub(crate) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering(path).into_iter().find(|one| one.takes_every_request);
             let is_exact =
@@ -221,7 +217,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// The applications over the path with all below it, or only over what is below it, the most specific one first.
-    pub(in crate::reconcile) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
+    pub(crate) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
             let destinations = application.destinations.iter();
@@ -251,7 +247,7 @@ impl<'a> HostProtection<'a> {
 }
 
 /// True if the application asks all its visitors for a login.
-pub(in crate::reconcile) fn asks_for_login(application: &Application) -> bool {
+pub(crate) fn asks_for_login(application: &Application) -> bool {
     application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 

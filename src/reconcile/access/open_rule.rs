@@ -18,11 +18,7 @@ use crate::reconcile::snapshot::TunnelSnapshot;
 impl<'a> HostProtection<'a> {
     /// The reason if the record, pointed to `tunnel` for `published`, would take visitors to an open rule there, although
     /// the Access check of a rule is their only login now.
-    pub(in crate::reconcile) fn open_rule_in(
-        self,
-        tunnel: &TunnelId,
-        published: &[&Gated],
-    ) -> Option<Reason> {
+    pub(crate) fn open_rule_in(self, tunnel: &TunnelId, published: &[&Gated]) -> Option<Reason> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);

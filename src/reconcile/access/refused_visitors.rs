@@ -13,7 +13,7 @@ use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, 
 use crate::reconcile::snapshot::Snapshot;
 
 /// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them past.
-pub(in crate::reconcile) fn notes(snapshot: &Snapshot) -> Vec<Note> {
+pub(crate) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     let closed = snapshot.own_rules().filter(|(_, rule)| rule.requires_access());
     let mut hostnames: Vec<&str> = closed.map(|(_, rule)| rule.folded_hostname()).collect();
     hostnames.sort_unstable();

@@ -12,27 +12,27 @@ use crate::reconcile::snapshot::Snapshot;
 
 /// What all endpoints of a request ask of Access.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct AccessRequests {
-    pub(in crate::reconcile) open: BTreeSet<Place>,
-    pub(in crate::reconcile) withdrawn: BTreeSet<Place>,
+pub(crate) struct AccessRequests {
+    pub(crate) open: BTreeSet<Place>,
+    pub(crate) withdrawn: BTreeSet<Place>,
     /// The places that are not to be opened.
-    pub(in crate::reconcile) unopened: Vec<UnopenedPlace>,
+    pub(crate) unopened: Vec<UnopenedPlace>,
 }
 
 /// A place whose endpoint does not ask to be open.
 #[derive(Debug)]
-pub(in crate::reconcile) struct UnopenedPlace {
+pub(crate) struct UnopenedPlace {
     /// The whole hostname for an endpoint with a mistake.
-    pub(in crate::reconcile) place: Place,
-    pub(in crate::reconcile) set_identifier: Box<str>,
+    pub(crate) place: Place,
+    pub(crate) set_identifier: Box<str>,
     /// The object of the endpoint.
-    pub(in crate::reconcile) resource: Option<Box<str>>,
-    pub(in crate::reconcile) asks: Asks,
+    pub(crate) resource: Option<Box<str>>,
+    pub(crate) asks: Asks,
 }
 
 /// What an endpoint that does not ask to be open asks of Access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum Asks {
+pub(crate) enum Asks {
     Policies,
     Nothing,
     /// The endpoint has a mistake, so neither its path nor its login is known.

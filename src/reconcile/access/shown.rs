@@ -23,17 +23,14 @@ use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVI
 use crate::reconcile::snapshot::Snapshot;
 
 /// Properties that are shown, and whether the protection of the rule is as they say.
-pub(in crate::reconcile) struct ShownProperties {
-    pub(in crate::reconcile) properties: Vec<Property>,
+pub(crate) struct ShownProperties {
+    pub(crate) properties: Vec<Property>,
     /// False if the application or the rule's Access check has to be corrected.
-    pub(in crate::reconcile) is_correct: bool,
+    pub(crate) is_correct: bool,
 }
 
 /// The properties of a rule of ours, with those of its protection.
-pub(in crate::reconcile) fn properties_of_rule(
-    rule: &Rule,
-    protection: HostProtection<'_>,
-) -> ShownProperties {
+pub(crate) fn properties_of_rule(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
     let mut properties = canonical::properties_of_rule(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     let of_access = access_properties(rule, protection);
@@ -76,7 +73,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
 }
 
 /// The Access property of a record without a rule.
-pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
+pub(crate) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
     property_of_open(protection.own_login(None).is_none(), protection.snapshot)
 }
 
@@ -88,7 +85,7 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 
 /// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference,
 /// and returns a note on each. Removes the Access properties that `records` does not show.
-pub(in crate::reconcile) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
+pub(crate) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes: Vec<(Note, Option<Place>)> = Vec::new();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
@@ -145,7 +142,7 @@ fn has_endpoint(endpoints: &[Endpoint], place: &Place) -> bool {
     of_name.any(|endpoint| path_of(&endpoint.set_identifier) == place.path())
 }
 
-pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
+pub(crate) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 

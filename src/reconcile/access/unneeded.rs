@@ -88,7 +88,7 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
 }
 
 /// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
-pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
+pub(crate) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname().as_str(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { own, is_replaced: _, relying }| {
         let text = format!(

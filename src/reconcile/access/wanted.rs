@@ -62,7 +62,7 @@ pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
 
 impl WantedApplication {
     /// The application with the policies of these names.
-    pub(in crate::reconcile) fn new(
+    pub(crate) fn new(
         names: &[&str],
         session_duration: SessionDuration,
         access: &AccessReading,

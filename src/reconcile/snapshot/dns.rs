@@ -40,7 +40,7 @@ impl ZoneSnapshot {
     }
 
     /// The records of a name and of the names below it.
-    pub(in crate::reconcile) fn records_within(&self, name: &str) -> &[Record] {
+    pub(crate) fn records_within(&self, name: &str) -> &[Record] {
         let start = self.records.partition_point(|record| in_tree_order(&record.name, name).is_lt());
         let rest = self.records.get(start..).unwrap_or_default();
         let length = rest.partition_point(|record| hostname::is_within(&record.name, name));
@@ -127,7 +127,7 @@ impl Snapshot {
     }
 
     /// The records of all wildcards above `name`, whether one of them answers for it now or not.
-    pub(in crate::reconcile) fn all_wildcards_over(&self, name: &str) -> Vec<&Record> {
+    pub(crate) fn all_wildcards_over(&self, name: &str) -> Vec<&Record> {
         let Some(zone) = self.answering_zone(name) else { return Vec::new() };
         let wildcards = names_above(name).map(|above| format!("*.{above}")).filter(|one| one != name);
         wildcards.flat_map(|wildcard| zone.records_of(&wildcard)).collect()
@@ -135,7 +135,7 @@ impl Snapshot {
 
     /// A rule in that tunnel for a name below `wildcard` that has no record of its own: the record that answers for the
     /// wildcard serves it.
-    pub(in crate::reconcile) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
+    pub(crate) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
         let domain = wildcard.strip_prefix("*.")?;
         let record = &self.answering(wildcard).first()?.id;
         let is_served = |name: &str| {
@@ -147,7 +147,7 @@ impl Snapshot {
     }
 
     /// The zones that were read and that contain `name`.
-    pub(in crate::reconcile) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
+    pub(crate) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 

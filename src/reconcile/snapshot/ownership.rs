@@ -49,7 +49,7 @@ impl Snapshot {
     }
 
     /// The stamp and the tunnel of a record that has our owner, and points to a tunnel that another instance may serve.
-    pub(in crate::reconcile) fn stamp_of_same_owner(&self, record: &Record) -> Option<(Stamp, TunnelId)> {
+    pub(crate) fn stamp_of_same_owner(&self, record: &Record) -> Option<(Stamp, TunnelId)> {
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
         let tunnel = record.tunnel().filter(|tunnel| self.unconfigured_tunnels.contains(tunnel))?;
         Some((stamp, tunnel))
@@ -57,7 +57,7 @@ impl Snapshot {
 
     /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take
     /// over.
-    pub(in crate::reconcile) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
+    pub(crate) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
         let own: Vec<Stamp> = self.own_records_of(name).into_iter().map(|own| own.stamp).collect();
         if !own.is_empty() {
             return own;
@@ -71,12 +71,12 @@ impl Snapshot {
 
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
     /// for that rule, and ExternalDNS is not shown it.
-    pub(in crate::reconcile) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
+    pub(crate) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
         stamp.claims.is_released.then(|| self.foreign_rule_behind(record)).flatten()
     }
 
     /// A foreign rule that visitors reach by the record: of its name, or of a name below its wildcard.
-    pub(in crate::reconcile) fn foreign_rule_behind(&self, record: &Record) -> Option<&Rule> {
+    pub(crate) fn foreign_rule_behind(&self, record: &Record) -> Option<&Rule> {
         let (visited, own) = (record.tunnel()?, self.own_digests());
         let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
         let foreign = rules.into_iter().find(|rule| !own.has(&visited, rule));
@@ -90,7 +90,7 @@ impl Snapshot {
     }
 
     /// Our rules of a hostname, with their tunnels.
-    pub(in crate::reconcile) fn own_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
+    pub(crate) fn own_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
         let own = self.own_digests();
         let mut rules = self.rules_of(hostname);
         rules.retain(|(id, rule)| own.has(id, rule));
@@ -98,7 +98,7 @@ impl Snapshot {
     }
 
     /// The rules of a hostname that a stamp names.
-    pub(in crate::reconcile) fn rules_claimed_by<'s>(
+    pub(crate) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
         stamp: &Stamp,
@@ -115,23 +115,20 @@ impl Snapshot {
     }
 
     /// The rules of a hostname, ours and foreign, each with its digest.
-    pub(in crate::reconcile) fn digested_rules_of<'s>(
-        &'s self,
-        hostname: &Hostname,
-    ) -> Vec<(Digest, RuleInTunnel<'s>)> {
+    pub(crate) fn digested_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(Digest, RuleInTunnel<'s>)> {
         let rules = self.rules_of(hostname).into_iter();
         rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect()
     }
 
     /// The claims of a hostname's stamp, without the digests that no rule has.
-    pub(in crate::reconcile) fn existing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
+    pub(crate) fn existing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
         let digests = self.digested_rules_of(hostname).into_iter().map(|(digest, _)| digest);
         let digests = inserted(digests.filter(|digest| stamp.claims.digests.contains(digest)));
         Claims { digests, ..stamp.claims }
     }
 
     /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
-    pub(in crate::reconcile) fn claims_path(&self, stamp: &Stamp, path: Option<&str>) -> bool {
+    pub(crate) fn claims_path(&self, stamp: &Stamp, path: Option<&str>) -> bool {
         let mut tunnels = self.settings.tunnels().iter();
         path.is_none() && stamp.claims.record_only
             || tunnels.any(|tunnel| stamp.claims.digests.contains(&Digest::of(&tunnel.id, path)))
@@ -168,7 +165,7 @@ impl Snapshot {
 }
 
 /// Each digest that exactly one of the rules has. `rules` are all rules of a hostname.
-pub(in crate::reconcile) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
+pub(crate) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
     let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
     inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())

@@ -17,7 +17,7 @@ pub struct CommentPlan {
     /// The claims from Stamp until Unstamp.
     pub(super) during: Claims,
     /// The claims after Unstamp.
-    pub(in crate::reconcile::plan) after: Claims,
+    pub(crate) after: Claims,
     /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
     pub removed_dangling: BTreeSet<Digest>,
 }

@@ -16,11 +16,7 @@ use crate::reconcile::refusal::Refusal;
 
 /// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname, [`decide`]
 /// chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is said about them.
-pub(in crate::reconcile::plan) fn plan_host(
-    name: &str,
-    request: HostRequest,
-    context: PlanContext<'_>,
-) -> HostOutcome {
+pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'_>) -> HostOutcome {
     let (snapshot, object) = (context.snapshot, request.resource());
     let refused = |reason| HostOutcome::refused(vec![Refusal::new(name, None, object.as_deref(), reason)]);
     if !snapshot.operator().filter.matches(name) {
