@@ -43,7 +43,7 @@ pub(crate) fn rules_taking_until<'s>(
 ) -> Vec<&'s Rule> {
     let rules = tunnel.document.near(name);
     let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_match(name, path)).collect();
-    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path) && is_last(rule)) {
+    if let Some(last) = taking.iter().position(|rule| rule.matches_all(name, path) && is_last(rule)) {
         taking.truncate(last + 1);
     }
     taking

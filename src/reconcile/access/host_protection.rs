@@ -156,11 +156,15 @@ impl<'a> HostProtection<'a> {
         self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
-    /// The first rule that takes all requests of the path in the tunnel that its visitors reach.
+    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. A rule with an Access check
+    /// also counts by the stronger proof of `takes_all`. An open rule does not, so that the check of a rule behind it is
+    /// kept: another program may delete the open rule.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
-        tunnel.document.near(name).find(|rule| rule.takes_all(name, path))
+        let mut rules = tunnel.document.near(name);
+        let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
+        rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
     }
 
     /// All applications that visitors of a rule at the path meet, sorted by name, if every visitor needs a login.

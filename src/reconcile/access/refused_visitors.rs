@@ -88,7 +88,7 @@ fn lets_all_past(application: &Application) -> bool {
 
 /// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
 fn shared_path<'a>(rule: &'a Rule, name: &str, path: Option<&'a str>) -> Option<Option<&'a str>> {
-    if rule.takes_all(name, path) {
+    if rule.matches_all(name, path) {
         return Some(path);
     }
     PathPattern::matches_all_of(path, rule.path()).then(|| rule.path())

@@ -110,7 +110,7 @@ impl NameUnder<'_> {
         }
         // The rule that opens the place may answer all its requests in front of this one.
         let path = self.own.place.path();
-        let takes_place = rule.takes_all(self.name(), path);
+        let takes_place = rule.matches_all(self.name(), path);
         self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
     }
 
