@@ -9,7 +9,6 @@
 //! | Which applications are near a hostname, and which are ours? | `applications.rs` |
 //! | Which place was an application made for? | `place.rs` |
 //! | Which requests does a destination of an application take? | `destination.rs` |
-//! | Which rules and records answer the visitors of a place? | `answering.rs` |
 //! | How is a hostname protected now? | `host_protection.rs`, without doubt `guard.rs`, as properties `shown.rs` |
 //! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a request `requests.rs` |
 //! | May an endpoint be published, and with which Access check? | `gate.rs` |
@@ -17,7 +16,6 @@
 //! | May a record point to another tunnel? | `open_rule.rs` |
 //! | Which applications does nothing need, and which refuse visitors? | `unneeded.rs`, `refused_visitors.rs` |
 
-pub mod answering;
 pub mod applications;
 pub mod destination;
 pub mod gate;

@@ -81,13 +81,12 @@ impl<'s> Adjuster<'s> {
     /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
     ///
     /// 1. The candidates are sorted, because the other passes compare neighbours.
-    /// 2. Wildcards without their property are left out, or become invalid.
+    /// 2. Wildcards without their property are left out, become invalid, or get it because they are published.
     /// 3. The winners are chosen by properties, which an endpoint loses in pass 4.
     /// 4. The other endpoints of an object with an invalid one become invalid. The losers count too.
     /// 5. The losers are left out.
-    /// 6. Published wildcards get their property.
-    /// 7. The endpoints are sorted again, by their new properties.
-    /// 8. Protected endpoints without Access properties get those that `records` shows.
+    /// 6. The endpoints are sorted again, by their new properties.
+    /// 7. Protected endpoints without Access properties get those that `records` shows.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
         let candidates = sorted(candidates);
@@ -99,8 +98,8 @@ impl<'s> Adjuster<'s> {
         notes.extend(notes_of_losers);
         let candidates = refuse_together(candidates).into_iter().enumerate();
         let kept = candidates.filter(|(index, _)| !losers.contains(index)).map(|(_, candidate)| candidate);
-        let (candidates, notes_of_public) = wildcard::keep_published(kept.collect());
-        notes.extend(notes_of_public);
+        let candidates: Vec<Candidate> = kept.collect();
+        notes.extend(wildcard::notes_of_public(&candidates));
         let candidates = sorted(candidates).into_iter();
         let mut endpoints: Vec<Endpoint> = candidates.map(|candidate| candidate.endpoint).collect();
         endpoints.dedup();

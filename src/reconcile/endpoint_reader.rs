@@ -343,6 +343,12 @@ mod tests {
     use super::*;
     use crate::fixture::settings;
 
+    /// A path that begins as a set identifier of an unread endpoint would be shown without its text.
+    #[test]
+    fn no_path_begins_as_the_set_identifier_of_an_unread_endpoint() {
+        assert!(PathPattern::parse(&set_identifier_apart("ingress/shop/web")).is_err());
+    }
+
     /// A DNSEndpoint may have any number of properties, of any length.
     #[test]
     fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {

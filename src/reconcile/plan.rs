@@ -15,11 +15,10 @@ mod planned;
 mod request;
 
 pub use correction::corrections;
-pub use fingerprints::rule_fingerprint;
 pub(crate) use fingerprints::{ComparedWrite, writes_of};
 pub use host::comment::CommentPlan;
 pub(crate) use piece::WriteTarget;
-pub use piece::{Piece, pieces};
+pub use piece::{Piece, pieces, rule_fingerprint};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
@@ -62,9 +61,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
-    plan.application_writes.sort_unstable_by(|one, other| {
-        (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
-    });
+    plan.application_writes
+        .sort_by_cached_key(|write| (write.place.clone(), format!("{:?}", write.operation)));
     plan.application_writes.dedup();
     plan
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::ingress::{Document, Rule};
-use crate::model::{Hostname, TunnelId, Zone};
+use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::access::applications::ApplicationIndex;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::{OperatorSettings, Settings};
@@ -65,6 +65,28 @@ pub struct TunnelSnapshot {
     pub version: i64,
 }
 
+impl TunnelSnapshot {
+    /// The rules that may answer visitors of a path at a name, up to the first rule that takes all these visitors.
+    pub(super) fn rules_taking(&self, name: &str, path: Option<&str>) -> Vec<&Rule> {
+        self.rules_taking_until(name, path, &|_| true)
+    }
+
+    /// As [`Self::rules_taking`], up to the first such rule for which `is_last` is true.
+    pub(super) fn rules_taking_until(
+        &self,
+        name: &str,
+        path: Option<&str>,
+        is_last: &dyn Fn(&Rule) -> bool,
+    ) -> Vec<&Rule> {
+        let mut taking: Vec<&Rule> =
+            self.document.near(name).filter(|rule| rule.may_match(name, path)).collect();
+        if let Some(last) = taking.iter().position(|rule| rule.matches_all(name, path) && is_last(rule)) {
+            taking.truncate(last + 1);
+        }
+        taking
+    }
+}
+
 impl Snapshot {
     /// An empty snapshot.
     pub fn new(settings: Arc<Settings>) -> Self {
@@ -100,6 +122,25 @@ impl Snapshot {
         self.tunnels
             .iter()
             .flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)))
+    }
+
+    /// The tunnel of a record's target, if it was read.
+    pub(super) fn tunnel_of(&self, record: &Record) -> Option<(&TunnelId, &TunnelSnapshot)> {
+        self.tunnels.get_key_value(&record.tunnel()?)
+    }
+
+    /// The hostname. For a wildcard, also the names of records and rules that `counts` selects.
+    pub(super) fn names_of<'s>(&'s self, hostname: &'s str, counts: &dyn Fn(&str) -> bool) -> Vec<&'s str> {
+        let mut names = vec![hostname];
+        if let Some(domain) = hostname.strip_prefix("*.") {
+            let records = self.zones.iter().flat_map(|zone| zone.records_within(domain));
+            let records = records.map(|record| &*record.name);
+            let rules = self.all_rules().map(|(_, rule)| rule.folded_hostname());
+            names.extend(records.chain(rules).filter(|name| counts(name)));
+            names.sort_unstable();
+            names.dedup();
+        }
+        names
     }
 
     pub(super) fn application_index(&self) -> &ApplicationIndex {

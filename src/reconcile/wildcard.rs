@@ -44,8 +44,8 @@ fn is_wildcard(dns_name: &str) -> bool {
 }
 
 /// Leaves out unpublished wildcards without the property. If their object has a published path of the wildcard, they
-/// become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted. Returns the other
-/// candidates, and the notes on the wildcards that are left out.
+/// become invalid instead: ExternalDNS may be deleting their earlier form. Published wildcards get the property.
+/// `candidates` are sorted. Returns the other candidates, and the notes on the wildcards that are left out.
 pub(super) fn leave_out(
     mut candidates: Vec<Candidate>,
     snapshot: Option<&Snapshot>,
@@ -69,7 +69,14 @@ pub(super) fn leave_out(
         asked.filter(|endpoint| is_wildcard(&endpoint.dns_name)).map(path).collect();
     let mut notes = Vec::new();
     candidates.retain_mut(|Candidate { endpoint, intent }| {
-        if !intent.unasked_wildcard || is_published(endpoint) {
+        if !intent.unasked_wildcard {
+            return true;
+        }
+        if is_published(endpoint) {
+            if !is_invalid(endpoint) {
+                endpoint.provider_specific.extend(property(&endpoint.dns_name));
+                endpoint.provider_specific.sort_unstable();
+            }
             return true;
         }
         let is_kept = snapshot.is_none() || holders.contains(&object(endpoint));
@@ -92,18 +99,13 @@ fn path(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
     (endpoint.dns_name.as_str().into(), endpoint.set_identifier.as_str().into())
 }
 
-/// Adds the property to the published wildcards without it. Returns the candidates, and the notes on these wildcards.
-pub(super) fn keep_published(mut candidates: Vec<Candidate>) -> (Vec<Candidate>, Vec<Note>) {
-    let mut public = Vec::new();
-    let unasked = candidates.iter_mut().filter(|one| one.intent.unasked_wildcard);
-    for Candidate { endpoint, intent } in unasked {
-        add(&mut public, endpoint, *intent, NoteKind::PublicWildcard);
-        if !is_invalid(endpoint) {
-            endpoint.provider_specific.extend(property(&endpoint.dns_name));
-            endpoint.provider_specific.sort_unstable();
-        }
+/// The notes on the published wildcards without the property, after [`leave_out`].
+pub(super) fn notes_of_public(candidates: &[Candidate]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for Candidate { endpoint, intent } in candidates.iter().filter(|one| one.intent.unasked_wildcard) {
+        add(&mut notes, endpoint, *intent, NoteKind::PublicWildcard);
     }
-    (candidates, public)
+    notes
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.

@@ -546,3 +546,25 @@ fn a_path_expression_is_published_with_the_login_of_another_objects_whole_hostna
         .map(|visitor| stage.cloudflare().visit_as(visitor, NAME, "/v1/x").is_served());
     assert_eq!(visits, [true, false]);
 }
+
+/// Another program creates the application again after each deletion, and then it has a new id.
+#[test]
+fn a_deletion_that_is_undone_each_time_is_paused() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().take_calls();
+    let _ = stage.run_loop(&[wish("staff")]);
+    let calls = stage.cloudflare().take_calls();
+    let created = calls.iter().find(|call| call.method == "POST" && call.path.ends_with("/access/apps"));
+    let body: serde_json::Value = serde_json::from_str(&created.expect("made").body).expect("json");
+    stage.run(&[wish("staff")]);
+    let _ = stage.run_loop(&[wish("none")]);
+    let mut deletions = 0;
+    for _ in 0..8 {
+        deletions += writes(&stage, &[wish("none")]).len();
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+        if stage.applications().is_empty() {
+            stage.cloudflare().add_application(&body).map_err(|_| ()).expect("made again");
+        }
+    }
+    assert_eq!((deletions, stage.logged(&["not_kept"])), (2, true));
+}

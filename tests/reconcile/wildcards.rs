@@ -293,3 +293,17 @@ fn a_wildcard_without_the_word_waits_where_nothing_was_read() {
     assert!(endpoint.property("webhook/invalid").is_some(), "{endpoint:?}");
     assert_eq!(told(&adjusted), []);
 }
+
+/// The stamp names no object if its comment has no room for it. Then the published rule identifies the object, but without
+/// the word no object asked for the rule with all its properties, so the first by name took it.
+#[test]
+fn of_two_objects_without_the_word_the_one_that_asks_for_the_published_rule_keeps_it() {
+    let option = ("origin-no-tls-verify", "true");
+    let mut cloudflare = after(empty(), &[wildcard("ingress/n/b", &[WORD, option])]);
+    let comment = &mut cloudflare.records[0].comment;
+    *comment = comment.replace(" resource=ingress/n/b", "").into();
+    let desired = [wildcard("ingress/n/b", &[option]), wildcard("ingress/n/a", &[])];
+    let adjusted = adjusted(&cloudflare, &desired);
+    let objects: Vec<_> = adjusted.endpoints.iter().map(|one| one.labels.value("resource")).collect();
+    assert_eq!(objects, [Some("ingress/n/b")], "{adjusted:?}");
+}

@@ -57,16 +57,14 @@ impl ApplicationWrite {
         fingerprint(["application", &*self.place.to_string()])
     }
 
-    /// Identifies the place with its wanted application, or with the application that is deleted. A creation and a
-    /// replacement have the same fingerprint.
+    /// Identifies the place with its wanted application. A creation and a replacement have the same fingerprint, and so
+    /// have the deletions of all applications: one that is created again after each deletion has a new id.
     pub fn content_fingerprint(&self) -> u64 {
-        let content = match &self.operation {
-            ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => {
-                format!("{wanted:?}")
-            }
-            ApplicationOperation::Delete(id) => format!("delete {id}"),
+        let wanted = match &self.operation {
+            ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => Some(wanted),
+            ApplicationOperation::Delete(_) => None,
         };
-        fingerprint(["application", &*self.place.to_string(), &*content])
+        fingerprint(["application", &*self.place.to_string(), &*format!("{wanted:?}")])
     }
 }
 

@@ -7,7 +7,6 @@
 use crate::ingress::{PathPattern, Rule, is_status};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{names_of, rules_taking};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::wanted::WantedAccess;
@@ -27,10 +26,10 @@ impl<'a> HostProtection<'a> {
         let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         let published = published.iter().map(|gated| gated.publication());
         let in_time: Vec<&Publication> = published.filter(|ours| self.is_closed_in_time(ours)).collect();
-        for name in names_of(hostname.as_str(), snapshot, &is_pointed_too) {
+        for name in snapshot.names_of(hostname.as_str(), &is_pointed_too) {
             let Ok(name) = Hostname::parse(name) else { continue };
             let protection = HostProtection::of(&name, snapshot);
-            for open in rules_taking(name.as_str(), None, to).into_iter().filter(|rule| is_open(rule)) {
+            for open in to.rules_taking(name.as_str(), None).into_iter().filter(|rule| is_open(rule)) {
                 let is_own = own.has(tunnel, open);
                 let stays_closed =
                     |login: &Rule| in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login));
@@ -56,7 +55,7 @@ impl<'a> HostProtection<'a> {
 
     /// The rules of a tunnel whose Access checks are the only login of visitors of the path.
     fn only_logins(self, path: Option<&str>, tunnel: &'a TunnelSnapshot) -> impl Iterator<Item = &'a Rule> {
-        let rules = rules_taking(self.hostname.as_str(), path, tunnel).into_iter();
+        let rules = tunnel.rules_taking(self.hostname.as_str(), path).into_iter();
         // An application for a wildcard protects one label, and the wildcard has deeper names too.
         let has_application = move |path| !self.hostname.is_wildcard() && self.own_login(path).is_some();
         rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))

@@ -6,7 +6,6 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, PolicyDecision};
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::rules_taking;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, directory};
@@ -59,7 +58,7 @@ fn refused_at(
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
         // An application of ours is made before its rule.
         let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| rule.accepts(application));
-        for rule in rules_taking(name, path.as_deref(), tunnel) {
+        for rule in tunnel.rules_taking(name, path.as_deref()) {
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
                 && rule.requires_another(application)

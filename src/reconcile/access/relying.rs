@@ -15,7 +15,6 @@
 use crate::ingress::{Rule, is_status};
 use crate::model::access::Destination;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::answering::{names_of, record_text, rule_text, rules_taking_until, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{Covering, HostProtection};
 use crate::reconcile::access::place::Place;
@@ -40,7 +39,7 @@ pub(super) fn first_relying(
     let is_published = || HostProtection::of(place.hostname(), snapshot).is_published(place.path());
     // Any other endpoint may be refused.
     let opens_place = requests.open.contains(place) && (opened == Some(place) || is_published());
-    let names = names_of(place.hostname().as_str(), snapshot, &|name| place.is_over(name));
+    let names = snapshot.names_of(place.hostname().as_str(), &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
@@ -79,14 +78,14 @@ impl NameUnder<'_> {
     /// wildcard's rule may lose its Access check later, so the rules behind it count too.
     fn open_behind(&self, record: &Record, may_lose_checks: bool) -> Option<String> {
         // It is not known what answers in a tunnel that was not read.
-        let Some((id, tunnel)) = tunnel_of(record, self.protection.snapshot) else {
+        let Some((id, tunnel)) = self.protection.snapshot.tunnel_of(record) else {
             return Some(record_text(record));
         };
         let is_last = |rule: &Rule| {
             let is_of_wildcard = rule.folded_hostname() != self.name();
             !(may_lose_checks && is_of_wildcard && rule.requires_another(self.own.application))
         };
-        let rules = rules_taking_until(self.name(), self.own.place.path(), tunnel, &is_last);
+        let rules = tunnel.rules_taking_until(self.name(), self.own.place.path(), &is_last);
         rules.into_iter().find(|rule| self.becomes_open(id, rule)).map(rule_text)
     }
 
@@ -163,4 +162,12 @@ fn outside_place(
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
     let mut zones = snapshot.excluded_zones.iter().map(|zone| &*zone.name);
     destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(str::to_owned))
+}
+
+pub(crate) fn rule_text(rule: &Rule) -> String {
+    format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())
+}
+
+fn record_text(record: &Record) -> String {
+    format!("{} {} {}", record.name, record.record_type, record.content)
 }

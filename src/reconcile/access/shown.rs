@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | no Access property, and its rule is ours | the protection of the rule | adds the same properties |
 //! | `none`, and its place is open | `none` only under a default policy | removes `none` without a default policy |
-//! | audiences, one of them that of our application over the path | the other audiences | removes that audience |
+//! | audiences, one of them that of our application over the path, made for a wider place | the other audiences | removes that audience |
 //! | any other Access property | the protection of the rule | changes nothing |
 
 use crate::ingress::Rule;

@@ -4,7 +4,6 @@ use crate::ingress::{Rule, is_status};
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::{names_of, rules_taking, tunnel_of};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
@@ -60,10 +59,10 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// True if every rule that serves visitors of the place accepts the token of our next application over these visitors.
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
-    let names = names_of(place.hostname().as_str(), snapshot, &|name| place.is_over(name));
+    let names = snapshot.names_of(place.hostname().as_str(), &|name| place.is_over(name));
     let rules = names.into_iter().flat_map(|name| {
-        let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, place.path(), tunnel));
+        let tunnels = snapshot.answering(name).iter().filter_map(|record| snapshot.tunnel_of(record));
+        let rules = tunnels.flat_map(|(_, tunnel)| tunnel.rules_taking(name, place.path()));
         rules.filter(|rule| !is_status(rule.service())).map(move |rule| (name, rule))
     });
     let rules: Vec<(&str, &Rule)> = rules.collect();

@@ -1,12 +1,11 @@
-//! Identifies writes by fingerprints of their content and of the state that they replace, so that they can be
-//! remembered. A plan leaves out writes that Cloudflare refused, and writes that are reverted each time.
+//! Compares writes with earlier ones, by fingerprints of their content and of the state that they replace. A plan leaves
+//! out writes that Cloudflare refused, and writes that are reverted each time.
 
 use std::fmt::Write as _;
 
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::model::Record;
 use crate::model::text::fingerprint;
-use crate::model::{Record, TunnelId};
-use crate::reconcile::plan::piece::{Piece, pieces};
+use crate::reconcile::plan::piece::{Piece, edit_fingerprint, pieces};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
@@ -21,27 +20,6 @@ pub(crate) struct ComparedWrite {
     pub(crate) content_and_state: u64,
     /// The log text of the write.
     pub(crate) what: Box<str>,
-}
-
-/// The fingerprint by which a refusal of the rule is remembered.
-pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
-    fingerprint([&*format!("{tunnel} {rule:?}")])
-}
-
-/// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare refuses
-/// the same rule either way.
-pub(super) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
-    match edit {
-        RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
-        RuleEdit::Delete { hostname, path } => {
-            fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
-        }
-    }
-}
-
-/// The fingerprint by which a refusal of a hostname's operations is remembered.
-pub(super) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
-    fingerprint([&*format!("{operations:?}")])
 }
 
 /// The writes of a hostname: one for each rule, and one for its records. A reverted write has the same fingerprints

@@ -3,7 +3,6 @@
 mod adoption;
 pub(super) mod comment;
 mod decide;
-mod intended;
 mod obstacle;
 pub(super) mod planner;
 mod writes;

@@ -10,8 +10,8 @@ use std::mem;
 
 use crate::ingress::Rule;
 use crate::model::TunnelId;
-use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::ApplicationOperation;
+use crate::reconcile::access::relying::rule_text;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::{HostPlan, Plan};
 use crate::reconcile::reason::Reason;
@@ -55,8 +55,11 @@ fn still_protected(
 ) -> Option<Reason> {
     let is_written = |tunnel: &TunnelId, rule: &Rule| {
         let name = rule.folded_hostname();
+        // Our rule of the path in another tunnel is deleted later, at the end of a move.
+        let is_ours = snapshot.own_digests().has(tunnel, rule);
         let is_edited = |host: &HostPlan| {
-            host.edits.iter().any(|one| one.tunnel == *tunnel && one.edit.path() == rule.path())
+            let mut of_path = host.edits.iter().filter(|one| one.edit.path() == rule.path());
+            of_path.any(|one| is_ours || one.tunnel == *tunnel)
         };
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
     };

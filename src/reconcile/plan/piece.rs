@@ -1,8 +1,8 @@
 //! Divides the writes of a hostname into pieces. A piece is written or refused as a whole.
 
-use super::fingerprints::{edit_fingerprint, operations_fingerprint};
 use super::planned::{HostPlan, PlannedEdit, RecordOperation, Stage};
-use crate::ingress::RuleEdit;
+use crate::ingress::{RuleEdit, WantedRule};
+use crate::model::text::fingerprint;
 use crate::model::{TunnelId, ZoneId};
 
 /// The target of a call.
@@ -87,6 +87,27 @@ impl<'a> Piece<'a> {
             |planned| edit_fingerprint(&planned.tunnel, &planned.edit),
         )
     }
+}
+
+/// The fingerprint by which a refusal of the rule is remembered.
+pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
+    fingerprint([&*format!("{tunnel} {rule:?}")])
+}
+
+/// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare refuses
+/// the same rule either way.
+pub(super) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
+    match edit {
+        RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
+        RuleEdit::Delete { hostname, path } => {
+            fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
+        }
+    }
+}
+
+/// The fingerprint by which a refusal of a hostname's operations is remembered.
+fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
+    fingerprint([&*format!("{operations:?}")])
 }
 
 #[cfg(test)]

@@ -250,3 +250,12 @@ fn a_word_is_refused_at_once_for_a_foreign_rule_of_the_path_in_another_tunnel() 
     let plan = cloudflare.run_loop(&[at(NAME, "", OPEN)], usize::MAX);
     assert_eq!(labels(&plan), ["still_protected"], "{plan:?}");
 }
+
+/// The move deletes the rule in the old tunnel, so nothing has to be done about it.
+#[test]
+fn a_word_beside_a_move_waits_and_names_no_rule_that_the_move_deletes() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let plan = run(&mut cloudflare, &[in_tunnel(at(NAME, "", OPEN), "office")]);
+    assert_eq!(labels(&plan), ["moving", "waiting"], "{plan:?}");
+}

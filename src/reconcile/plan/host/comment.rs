@@ -13,25 +13,19 @@ use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 /// The comment of a hostname's records through one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommentPlan {
-    pub(super) form: CommentForm,
+    /// The stamp before the request, with the object and the hostname of the new one.
+    pub(super) stamp: Stamp,
+    /// The namespace that the stamp is to name.
+    pub(super) namespace: Option<NamespaceCode>,
+    pub(super) limit_bytes: usize,
+    /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
+    pub(super) may_be_cut: bool,
     /// The claims from Stamp until Unstamp.
     pub(super) during: Claims,
     /// The claims after Unstamp.
     pub(crate) after: Claims,
     /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
     pub removed_dangling: BTreeSet<Digest>,
-}
-
-/// The comment without its claims.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct CommentForm {
-    /// The stamp before the request, with the object and the hostname of the new one.
-    stamp: Stamp,
-    /// The namespace that the stamp is to name.
-    namespace: Option<NamespaceCode>,
-    limit_bytes: usize,
-    /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
-    may_be_cut: bool,
 }
 
 /// The object of all rules of the hostname, if they have a single object.
@@ -76,13 +70,13 @@ pub(super) fn lack_of_room(
     accepted: &[&Gated],
     withdrawn: &[Option<&str>],
 ) -> Option<Reason> {
-    let (form, claims) = (CommentForm::of(host, accepted), claims_during(host, accepted, withdrawn));
-    if form.has_room(&claims) {
+    let comment = CommentPlan::of(host, accepted, withdrawn);
+    if comment.has_room(&comment.during) {
         return None;
     }
-    let digests = &claims.digests - &dangling(host, accepted);
-    let (rules, limit_bytes) = (digests.len(), form.limit_bytes);
-    Some(if form.has_room(&Claims { digests, ..claims }) {
+    let digests = &comment.during.digests - &dangling(host, accepted);
+    let (rules, limit_bytes) = (digests.len(), comment.limit_bytes);
+    Some(if comment.has_room(&Claims { digests, ..comment.during }) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
         Reason::StampFull { rules, limit_bytes }
@@ -99,41 +93,37 @@ pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
 }
 
 impl CommentPlan {
-    /// The comments of Stamp and of Unstamp; `None` for claims that do not fit.
-    pub(super) fn texts(&self) -> (Option<Box<str>>, Option<Box<str>>) {
-        (self.with(&self.during), self.with(&self.after))
-    }
-
-    /// The comment with these claims, and with the namespace if there is room; `None` if the claims do not fit.
-    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        let CommentForm { namespace, .. } = &self.form;
-        self.form.text(namespace.as_ref(), claims).or_else(|| self.form.text(None, claims))
-    }
-
-    /// True if the stamp has the digest before anything is written.
-    pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
-        self.form.stamp.claims.digests.contains(digest)
-    }
-
-    /// The claims of Stamp without these digests.
-    pub(crate) fn without(&self, digests: &BTreeSet<Digest>) -> Claims {
-        Claims { digests: &self.during.digests - digests, ..self.during.clone() }
-    }
-}
-
-impl CommentForm {
-    /// The comment of a request that publishes the `accepted` endpoints.
-    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated]) -> Self {
+    /// The comment of a request that publishes the `accepted` endpoints, and that deletes no rule and no digest.
+    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Self {
         let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
         stamp.resource = resource(host, accepted, &stamp).map(Into::into);
         stamp.bind_to(host.name());
         let asking = || namespace::code_of(accepted.first()?.resource()?);
+        let during = claims_during(host, accepted, withdrawn);
         Self {
             stamp,
             namespace: host.operator().namespace_guard.then(asking).flatten(),
             limit_bytes: host.zone.comment_max_bytes(),
             may_be_cut: host.takes_over_records(),
+            after: during.clone(),
+            during,
+            removed_dangling: BTreeSet::new(),
         }
+    }
+
+    /// The comment with these claims, and with the namespace if there is room; `None` if the claims do not fit.
+    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
+        self.text(self.namespace.as_ref(), claims).or_else(|| self.text(None, claims))
+    }
+
+    /// True if the stamp has the digest before anything is written.
+    pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
+        self.stamp.claims.digests.contains(digest)
+    }
+
+    /// The claims of Stamp without these digests.
+    pub(crate) fn without(&self, digests: &BTreeSet<Digest>) -> Claims {
+        Claims { digests: &self.during.digests - digests, ..self.during.clone() }
     }
 
     /// True if the comment has room for these claims and the namespace.
@@ -141,7 +131,6 @@ impl CommentForm {
         self.text(self.namespace.as_ref(), claims).is_some()
     }
 
-    /// The comment with these claims; `None` if they do not fit.
     fn text(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
         let stamp = if claims.is_released {
             self.stamp.released()

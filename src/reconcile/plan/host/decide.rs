@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Host;
-use super::intended::Intended;
+use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
@@ -27,7 +27,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
     /// The endpoints that are published, all in one tunnel.
-    pub(super) accepted: Vec<Gated>,
+    pub(super) accepted: Vec<&'w Gated>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
@@ -46,48 +46,50 @@ impl Wanted<Gated> {
     }
 }
 
-/// Decides on the request for a hostname.
+/// Decides on the request for a hostname. An endpoint that is refused has the reason in place of its publication.
 pub(super) fn decide<'a, 'w>(
-    before: Host<'a>,
-    mut wanted: Vec<Wanted<Gated>>,
+    before: &Host<'a>,
+    wanted: &'w mut Vec<Wanted<Gated>>,
     withdrawals: &'w Withdrawn,
 ) -> Decision<'a, 'w> {
     // `adjust` leaves one endpoint for each path. Of several, the first by object counts.
     let mut paths = BTreeSet::new();
     wanted.retain(|one| one.reason().is_some() || paths.insert(one.set_identifier.clone()));
-    let first_writes: Vec<_> = wanted.iter().map(|one| one.first_write().cloned()).collect();
-    let host = refuse_until_stable(&before, &mut wanted, withdrawals);
-    let is_carried_out = |one: &Wanted<Gated>| {
-        one.reason().is_none_or(|reason| matches!(reason, Reason::WaitsForApplication(_)))
-    };
-    let carried_out = wanted.iter().zip(first_writes).filter(|(one, _)| is_carried_out(one));
-    let application_writes = carried_out.filter_map(|(_, write)| write).collect();
+    let (host, application_writes) = refuse_until_stable(before, wanted, withdrawals);
+    let wanted: &'w [Wanted<Gated>] = wanted;
     let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason));
-    let refusals =
-        refused.chain(refusals_of_withheld(&host, withdrawals, &wanted)).chain(ambiguous).collect();
+    let refusals = refused.chain(refusals_of_withheld(&host, withdrawals, wanted)).chain(ambiguous).collect();
     let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
     wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
-    let withdrawn = withdrawn_now(withdrawals, &wanted);
+    let withdrawn = withdrawn_now(withdrawals, wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
-    let accepted = wanted.into_iter().filter_map(|one| one.publication.ok()).collect();
-    Decision { host, accepted, withdrawn, withdraws_hostname, outcome }
+    Decision { host, accepted: accepted_of(wanted), withdrawn, withdraws_hostname, outcome }
 }
 
-/// Refuses endpoints that cannot be published, until no further endpoint is refused. Returns the hostname with
-/// everything that is taken over for the others.
+/// Refuses endpoints that cannot be published, until no further endpoint is refused; and last, when it is known which
+/// endpoints could be published, those whose applications are written before their rules. Returns the hostname with
+/// everything that is taken over for the others, and the writes of these applications.
 fn refuse_until_stable<'a>(
     before: &Host<'a>,
     wanted: &mut [Wanted<Gated>],
     withdrawals: &Withdrawn,
-) -> Host<'a> {
+) -> (Host<'a>, Vec<ApplicationWrite>) {
+    let mut first_writes = Vec::new();
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let refused = refused_now(&host, withdrawals, wanted);
+        let mut refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
+        if refused.is_empty() && first_writes.is_empty() {
+            first_writes = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
+            // A dry run writes nothing, so no rule waits.
+            if !host.is_dry_run() {
+                refused = before_application(wanted);
+            }
+        }
         if refused.is_empty() {
-            return host;
+            return (host, first_writes);
         }
         for (index, reason) in refused {
             if let Some(one) = wanted.get_mut(index) {
@@ -104,11 +106,11 @@ fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) 
     let note = |text| Note { resource: one.resource.clone(), ..Note::about(host.name(), text) };
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
     let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
-    let foreign = covering.iter().find(|one| one.own.is_none() && one.takes_every_request);
-    let foreign = foreign.map(|one| one.application).filter(|application| asks_for_login(application));
+    let foreign = covering.iter().find(|over| over.own.is_none() && over.takes_every_request);
+    let foreign = foreign.map(|over| over.application).filter(|application| asks_for_login(application));
     outcome.notes.extend(foreign.map(|foreign| {
         note(format!(
-            "webhook/access-policy: none opens nothing of the {}, because the Access application {:?}, which is not ours, asks all \
+            "webhook/access-policy: none does not open the {}, because the Access application {:?}, which is not ours, asks all \
              its visitors for a login: make an application with a Bypass policy for this hostname and path",
             rule_at(&one.set_identifier),
             foreign.name
@@ -168,17 +170,14 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
 }
 
 /// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
-/// reasons. Endpoints that are refused anyway take no room in the comment, and make no application.
-fn refused_now(host: &Host<'_>, withdrawals: &Withdrawn, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let withdrawn = withdrawn_now(withdrawals, wanted);
-    let mut refused = with_obstacle(host, &withdrawn, wanted);
-    if refused.is_empty() {
-        refused = without_room(host, &withdrawn, wanted);
-    }
-    if refused.is_empty() {
-        refused = before_application(host, wanted);
-    }
-    refused
+/// reasons. Endpoints that are refused anyway take no room in the comment.
+fn refused_now(
+    host: &Host<'_>,
+    withdrawn: &[Option<&str>],
+    wanted: &[Wanted<Gated>],
+) -> Vec<(usize, Reason)> {
+    let refused = with_obstacle(host, withdrawn, wanted);
+    if refused.is_empty() { without_room(host, withdrawn, wanted) } else { refused }
 }
 
 /// Endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another endpoint.
@@ -187,7 +186,8 @@ fn with_obstacle(
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
 ) -> Vec<(usize, Reason)> {
-    let Some(intended) = Intended::of(host, &accepted_of(wanted), withdrawn) else { return Vec::new() };
+    let accepted = accepted_of(wanted);
+    let Some(obstacles) = Obstacles::of(host, &accepted, withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     let mut refused = Vec::new();
@@ -197,8 +197,8 @@ fn with_obstacle(
             let refused = refused_before.get(&one.resource.as_deref())?;
             refused_beside(refused, one).filter(|_| !renews_login(host, gated))
         };
-        let same_digest = || Some(obstacle::digest_taken_by(&intended.tunnel, *taken.get(&gated.digest()?)?));
-        match obstacle::obstacle_to(host, &intended, gated).or_else(beside).or_else(same_digest) {
+        let same_digest = || Some(obstacle::digest_taken_by(gated.tunnel(), *taken.get(&gated.digest()?)?));
+        match obstacles.to(gated).or_else(beside).or_else(same_digest) {
             Some(reason) => refused.push((index, reason)),
             None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
         }
@@ -219,10 +219,10 @@ fn without_room(
     reason.map(|reason| new.into_iter().map(|index| (index, reason.clone())).collect()).unwrap_or_default()
 }
 
-/// Endpoints whose applications are written before their rules. A dry run writes nothing, so no rule waits.
-fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let waiting = wanted.iter().enumerate().filter(|_| !host.is_dry_run());
-    let waiting = waiting.filter_map(|(index, one)| Some((index, one.first_write()?.place.clone())));
+/// Endpoints whose applications are written before their rules.
+fn before_application(wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+    let place = |one: &Wanted<Gated>| Some(one.first_write()?.place.clone());
+    let waiting = wanted.iter().enumerate().filter_map(|(index, one)| Some((index, place(one)?)));
     waiting.map(|(index, place)| (index, Reason::WaitsForApplication(place))).collect()
 }
 

@@ -7,7 +7,8 @@ use super::writes::{hiding_deletion, planned_writes};
 use crate::model::Hostname;
 use crate::reconcile::access::gate::{self, Gated};
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::plan::fingerprints::{self, rule_fingerprint};
+use crate::reconcile::plan::fingerprints;
+use crate::reconcile::plan::piece::rule_fingerprint;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
@@ -29,14 +30,14 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
-    let wanted = judge_all(wanted, context);
+    let mut wanted = judge_all(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         // An old answer does not tell whether a part of the hostname stays.
         let counts_as_deletion = wanted.is_empty() && host.has_stamped_record();
         return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
     }
-    let decision = decide(host, wanted, &withdrawn);
+    let decision = decide(&host, &mut wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::adoption;
-use super::comment::{self, CommentForm, CommentPlan};
+use super::comment::{self, CommentPlan};
 use super::decide::Decision;
 use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
@@ -58,8 +58,8 @@ struct Change<'r, 'a> {
 
 impl RecordFate {
     /// A record that names digests without a rule is kept as long as the comment keeps these digests.
-    fn of(decision: &Decision<'_, '_>, accepted: &[&Gated], keeps_dangling: bool) -> Self {
-        let host = &decision.host;
+    fn of(decision: &Decision<'_, '_>, keeps_dangling: bool) -> Self {
+        let Decision { host, accepted, .. } = decision;
         if keeps_dangling {
             Self::Kept
         } else if accepted.is_empty() && hides_wildcard(host) {
@@ -82,15 +82,15 @@ impl Repoint {
 }
 
 impl<'r, 'a> Change<'r, 'a> {
-    fn of(decision: &'r Decision<'a, '_>, accepted: &[&'r Gated]) -> Self {
-        let Decision { host, withdrawn, .. } = decision;
+    fn of(decision: &'r Decision<'a, '_>) -> Self {
+        let Decision { host, accepted, withdrawn, .. } = decision;
         let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
         let is_in_place = puts.is_empty() && !host.stamped_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
-        let (deleted, deleted_later) = unwanted_rules(decision, accepted, repoint);
+        let (deleted, deleted_later) = unwanted_rules(decision, repoint);
         Self { host, wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
@@ -148,7 +148,7 @@ impl<'r, 'a> Change<'r, 'a> {
         let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
-        let (during, after) = comment.texts();
+        let (during, after) = (comment.with(&comment.during), comment.with(&comment.after));
         match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = during.filter(|text| self.changes_stamp(record, text));
@@ -219,23 +219,22 @@ pub(super) fn planned_writes(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
-    let Decision { host, withdrawn, .. } = decision;
-    let accepted: Vec<&Gated> = decision.accepted.iter().collect();
-    let change = Change::of(decision, &accepted);
+    let Decision { host, accepted, withdrawn, .. } = decision;
+    let change = Change::of(decision);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
-    let dangling = comment::dangling(host, &accepted);
+    let dangling = comment::dangling(host, accepted);
     // Another instance may be about to write the rule of a dangling digest.
     let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let fate = RecordFate::of(decision, &accepted, keeps_dangling);
-    let during = comment::claims_during(host, &accepted, withdrawn);
+    let fate = RecordFate::of(decision, keeps_dangling);
+    let comment = CommentPlan::of(host, accepted, withdrawn);
     let mut gone = removed_dangling.clone();
     gone.extend(change.deleted.iter().map(|rule| rule.digest));
-    let is_released = during.is_released || fate == RecordFate::Released;
-    let after = Claims { is_released, digests: &during.digests - &gone, ..during };
-    let comment = CommentPlan { form: CommentForm::of(host, &accepted), during, after, removed_dangling };
+    let is_released = comment.during.is_released || fate == RecordFate::Released;
+    let after = Claims { is_released, ..comment.without(&gone) };
+    let comment = CommentPlan { after, removed_dangling, ..comment };
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
@@ -247,7 +246,7 @@ pub(super) fn planned_writes(
         stamp_operations,
         edits: change.edits(resource.as_deref()),
         unstamp_operations,
-        adoptions: adoption::adoptions(host, &accepted),
+        adoptions: adoption::adoptions(host, accepted),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
         ..unwritten(host, comment, resource)
     };
@@ -258,12 +257,9 @@ pub(super) fn planned_writes(
 /// wildcard's record with another target. All its digests go, also those of a recent change.
 pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| {
-        let comment = CommentPlan {
-            form: CommentForm::of(host, &[]),
-            during: comment::claims_during(host, &[], &[]),
-            after: Claims::default(),
-            removed_dangling: comment::dangling(host, &[]),
-        };
+        let removed_dangling = comment::dangling(host, &[]);
+        let comment =
+            CommentPlan { after: Claims::default(), removed_dangling, ..CommentPlan::of(host, &[], &[]) };
         HostPlan { unstamp_operations: deletions(host), ..unwritten(host, comment, resource) }
     })
 }
@@ -314,10 +310,9 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
 fn unwanted_rules<'a>(
     decision: &Decision<'a, '_>,
-    accepted: &[&Gated],
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
-    let Decision { host, withdrawn, .. } = decision;
+    let Decision { host, accepted, withdrawn, .. } = decision;
     let visited = host.visited_tunnel();
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
