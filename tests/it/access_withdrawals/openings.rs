@@ -247,7 +247,7 @@ fn a_hostname_that_asks_to_be_open_below_a_foreign_application_is_told_so() {
         stage.run(before);
         stage.run(&[wish("none"), of("b.example.com", "staff")]);
         assert_eq!(stage.cloudflare().visit(NAME, "/").is_served(), is_open);
-        let told = stage.harness.log.lines_with(&["WARN", NAME, "none opens nothing", "\"all\""]);
+        let told = stage.harness.log.lines_with(&["WARN", NAME, "none does not open", "\"all\""]);
         assert_eq!(told.len(), usize::from(!is_open));
         assert!(!stage.logged(&["removes the login", NAME]), "another login stays");
     }
