@@ -1,6 +1,6 @@
 //! Reads a snapshot: the zones within the filters and the tunnels' configurations, a few at a time in parallel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,8 +19,9 @@ use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// The list of zones is read again after this time: one call in ten minutes costs next to nothing.
-const ZONES_MAX_AGE: Duration = Duration::from_secs(600);
+/// A list of zones, and a look at an unconfigured tunnel, are repeated after this time: one call in ten minutes costs
+/// next to nothing.
+const LOOKUP_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The reason why a snapshot could not be read. A configuration in a form that cloudflared does not know is
 /// `Error::Unreadable`.
@@ -52,7 +53,7 @@ pub(super) struct ReadConfiguration {
     is_locally_managed: Option<bool>,
 }
 
-/// Reads snapshots. Remembers the zones, Access, and the newest state of tunnels and records.
+/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     pub(super) client: Client,
@@ -62,6 +63,9 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
+    /// Whether tunnels that are not configured exist, and the time at which each was looked up. Several clusters with the
+    /// default `OWNER_ID` see each other's records in each reading, and share the calls of an account.
+    unconfigured: Mutex<BTreeMap<TunnelId, (bool, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -73,6 +77,7 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
+            unconfigured: Mutex::default(),
         }
     }
 
@@ -81,7 +86,7 @@ impl SnapshotReader {
         // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = lock(&self.zones).clone();
         if let Some((zones, read_at)) = known
-            && self.clock.now().saturating_duration_since(read_at) < ZONES_MAX_AGE
+            && self.clock.now().saturating_duration_since(read_at) < LOOKUP_MAX_AGE
         {
             return Ok(zones);
         }
@@ -205,7 +210,8 @@ impl SnapshotReader {
         })
     }
 
-    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.
+    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is
+    /// remembered for ten minutes.
     fn unconfigured_tunnels(
         &self,
         account: &AccountId,
@@ -219,13 +225,22 @@ impl SnapshotReader {
             (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
         });
         let candidates: BTreeSet<TunnelId> = inserted(candidates);
-        let candidates = Vec::from_iter(candidates);
+        let (now, candidates) = (self.clock.now(), Vec::from_iter(candidates));
+        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
+        lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
         let exist = try_in_parallel(self.settings.parallel_calls, &candidates, |tunnel| {
-            match self.client.has_tunnel(account, tunnel, deadline) {
-                // An error does not prove that the tunnel was deleted.
-                Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => Ok(true),
-                answer => answer.map_err(|error| ReadError { what: format!("tunnel {tunnel}"), error }),
+            let known = lock(&self.unconfigured).get(tunnel).copied();
+            if let Some((exists, _)) = known {
+                return Ok(exists);
             }
+            let exists = match self.client.has_tunnel(account, tunnel, deadline) {
+                Ok(exists) => exists,
+                // An error does not prove that the tunnel was deleted.
+                Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => true,
+                Err(error) => return Err(ReadError { what: format!("tunnel {tunnel}"), error }),
+            };
+            lock(&self.unconfigured).insert(tunnel.clone(), (exists, now));
+            Ok(exists)
         })?;
         let answered = candidates.into_iter().zip(exist);
         Ok(inserted(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
