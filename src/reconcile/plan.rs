@@ -92,7 +92,7 @@ fn candidates(
 
 impl Plan {
     /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
-    /// planned and change nothing.
+    /// planned without writes of rules and records.
     fn take_turn(
         &mut self,
         mut candidates: BTreeMap<TurnPosition, TurnCandidate>,

@@ -385,7 +385,7 @@ impl fmt::Display for Reason {
             ),
             Self::RuleLeftBehind { tunnel, rule, is_ours: false } => write!(
                 formatter,
-                "visitors reach the foreign rule for {rule} in tunnel {tunnel} by the present record, so the record stays: delete \
+                "visitors reach the foreign rule for {rule} in tunnel {tunnel} through the present record, so the record stays: delete \
                  that rule at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
@@ -415,7 +415,7 @@ impl fmt::Display for Reason {
                 formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
             Self::WaitsForDeletion(_) => formatter.write_str(
-                "a rule's Access check goes before the Access application; a later loop finishes the opening",
+                "the rule's Access check is removed before the Access application is deleted; a later loop finishes the opening",
             ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(

@@ -89,10 +89,10 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
 }
 
 /// Sorts the endpoints and joins those of one name, type and set identifier. Several records made by hand become one
-/// endpoint with several targets. A record alone and a rule that our stamp claims become one endpoint too: ExternalDNS
-/// then plans an update.
+/// endpoint with several targets. A record alone and a rule without a path become one endpoint with its target twice: no
+/// object asks for that, so ExternalDNS plans an update.
 fn merged(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
-    endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
+    endpoints.sort_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     endpoints.dedup_by(|later, first| {
         let is_same = key(later) == key(first);
         if is_same {

@@ -51,7 +51,7 @@ pub struct NamespaceCode(Box<str>);
 
 impl NamespaceCode {
     pub fn of(namespace: &str) -> Self {
-        Self(digits::<4>(namespace).into())
+        Self(code::<4>(namespace).into())
     }
 }
 
@@ -63,16 +63,16 @@ impl fmt::Display for NamespaceCode {
 
 /// Twelve characters that hash an owner.
 pub fn owner_code(owner: &str) -> String {
-    digits::<12>(owner)
+    code::<12>(owner)
 }
 
-fn digits<const N: usize>(text: &str) -> String {
-    characters::<N>(text.bytes()).map(char::from).iter().collect()
+fn code<const N: usize>(text: &str) -> String {
+    hash_characters::<N>(text.bytes()).map(char::from).iter().collect()
 }
 
 /// Three characters that hash a hostname.
 pub fn hostname_code(hostname: &str) -> String {
-    digits::<HOSTNAME_CODE_BYTES>(hostname)
+    code::<HOSTNAME_CODE_BYTES>(hostname)
 }
 
 impl fmt::Display for Digest {
@@ -161,13 +161,13 @@ impl Stamp {
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
 
-    /// Parses a comment of any record; `None` if this program did not write it.
+    /// Parses a comment of any record; `None` if it is no stamp.
     pub fn parse(comment: &str) -> Option<Self> {
         // The prefix is checked first, because most comments are foreign.
-        let ours = comment.strip_prefix(PREFIX)?;
-        let (fields, remark) = match ours.split_once(REMARK_SEPARATOR) {
+        let text = comment.strip_prefix(PREFIX)?;
+        let (fields, remark) = match text.split_once(REMARK_SEPARATOR) {
             Some((fields, remark)) => (fields, Some(remark)),
-            None => (ours, None),
+            None => (text, None),
         };
         let mut fields = fields.split(' ').filter(|field| !field.is_empty());
         let mut stamp = Self::new(&percent_decoded(fields.next()?)?);
@@ -271,7 +271,7 @@ pub fn encode(text: &str) -> String {
 }
 
 /// Characters that hash a text: FNV-1a with 64 bits, which never changes, because digests are stored at Cloudflare.
-fn characters<const N: usize>(text: impl Iterator<Item = u8>) -> [u8; N] {
+fn hash_characters<const N: usize>(text: impl Iterator<Item = u8>) -> [u8; N] {
     let mut rest: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in text {
         rest = (rest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

@@ -62,7 +62,10 @@ pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet
 /// compete for a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does
 /// not name the registry's TXT records, so TXT records with a prefix or a suffix are not found.
 fn entitled(on_host: &[Candidate], snapshot: &Snapshot) -> Option<NamespaceCode> {
-    let name = &on_host.first().filter(|_| snapshot.operator().namespace_guard)?.endpoint.dns_name;
+    if !snapshot.operator().namespace_guard {
+        return None;
+    }
+    let name = &on_host.first()?.endpoint.dns_name;
     let endpoints = on_host.iter().map(|candidate| &candidate.endpoint);
     let refused = endpoints.clone().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
     let refused: BTreeSet<&str> = inserted(refused);

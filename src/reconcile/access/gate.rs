@@ -135,7 +135,7 @@ impl Gated {
     }
 }
 
-/// A publication at the gate.
+/// The question to the gate: may the publication of this object be planned, and with which Access check?
 #[derive(Clone, Copy)]
 pub(super) struct Gate<'a> {
     pub(super) context: PlanContext<'a>,

@@ -39,8 +39,8 @@ pub struct WantedApplication {
     pub session_duration: SessionDuration,
 }
 
-const EMPTY: &str = "an entry of the list is empty; none stands alone";
-const OPEN_STANDS_ALONE: &str = "none stands alone and in lower case; write none, or only policies";
+const EMPTY: &str = "an entry of the list is empty; to open the place, write none alone";
+const OPEN_STANDS_ALONE: &str = "none cannot be combined with policies, and is in lower case";
 const TWICE: &str = "it names a policy twice";
 const TOO_MANY: &str = "it names more than 20 policies";
 

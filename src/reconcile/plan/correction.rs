@@ -29,7 +29,8 @@ pub fn corrections(
         let id = id.clone();
         // A new record has no former comment.
         let former = || before.iter().find(|record| record.id == id).map(|record| record.comment.clone());
-        match if keeps_stamp { Some(comment.clone()) } else { former() } {
+        let text = if keeps_stamp { Some(comment.clone()) } else { former() };
+        match text {
             None => RecordOperation::Delete { id, txt_name: None },
             comment => RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment }),
         }

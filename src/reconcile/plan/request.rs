@@ -86,7 +86,7 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
         let resource = endpoint.labels.value(RESOURCE_LABEL).map(Into::into);
         request.withdrawn.insert(endpoint.set_identifier.as_str().into(), resource);
     }
-    for (owned_name, txt_name) in wanted.iter().filter_map(registry_names) {
+    for (owned_name, txt_name) in wanted.iter().filter_map(described_by_txt) {
         if let Some(request) = requests.get_mut(&*owned_name) {
             request.registry_names.push(txt_name);
         }
@@ -172,7 +172,7 @@ pub fn needed_by_plan(endpoint: Endpoint) -> Option<Endpoint> {
     if endpoint.is_address_or_cname() {
         return Some(endpoint);
     }
-    let is_needed = registry_names(&endpoint).is_some();
+    let is_needed = described_by_txt(&endpoint).is_some();
     let Endpoint { dns_name, record_type, labels, .. } = endpoint;
     is_needed.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
 }
@@ -184,7 +184,7 @@ pub fn other_owner<'e>(endpoint: &'e Endpoint, settings: &Settings) -> Option<&'
 
 /// The hostname that a TXT endpoint of ExternalDNS's registry describes, and the TXT record's own name. Only the label
 /// identifies it, because its properties are the described endpoint's, and its content may be encrypted.
-fn registry_names(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
+fn described_by_txt(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
     let owned_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| endpoint.record_type == "TXT")?;
     Some((hostname::normalize(owned_name), hostname::normalize(&endpoint.dns_name).into()))
 }

@@ -36,7 +36,7 @@ pub(super) fn serves_only(record: &Record, rule: &Rule) -> Note {
     let rule = rule.described();
     let text = format!(
         "the record's comment names no object and no rule of ours, and the record stays, because visitors reach the \
-         foreign rule for {rule} by it"
+         foreign rule for {rule} through it"
     );
     Note::about(&record.name, text)
 }
