@@ -35,7 +35,7 @@ impl Digest {
     /// The digest of the rule that `tunnel` has for `path`; `None` is the rule without a path.
     pub fn of(tunnel: &TunnelId, path: Option<&str>) -> Self {
         let path = path.into_iter().flat_map(|path| "\0".bytes().chain(path.bytes()));
-        Self(characters(tunnel.as_str().bytes().chain(path)))
+        Self(hash_characters(tunnel.as_str().bytes().chain(path)))
     }
 
     /// Parses three characters of the alphabet.

@@ -118,8 +118,7 @@ impl<'a> Host<'a> {
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
         let mut old = snapshot.old_answers.iter();
-        old.find(|(id, _)| may_hide_rule || ids.iter().any(|one| **one == **id))
-            .map(|(_, problem)| &**problem)
+        old.find(|(id, _)| may_hide_rule || ids.contains(&&***id)).map(|(_, problem)| &**problem)
     }
 
     fn snapshot(&self) -> &'a Snapshot {
