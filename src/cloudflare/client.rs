@@ -45,7 +45,8 @@ pub struct Client {
     credentials: Mutex<Arc<Credentials>>,
     /// The file that the secret came from, if it came from a file.
     credential_file: Option<Mutex<CredentialFile>>,
-    /// A call failed in a way that suggests that the credentials or the tunnels have changed.
+    /// True until a check of the credentials and the tunnels succeeds, and again after a new secret is read, or after a
+    /// call fails in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
     /// True while a request that writes is carried out: then all reads count as writes, also those of other threads.
@@ -74,7 +75,7 @@ impl Client {
             clock,
             credentials: Mutex::new(Arc::new(credentials)),
             credential_file: None,
-            in_doubt: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(true),
             limiter: Mutex::default(),
             is_writing: AtomicBool::new(false),
             date: AtomicI64::new(0),
@@ -89,25 +90,31 @@ impl Client {
     }
 
     /// Reads the file of the credentials, and uses a changed secret. Returns true if a new secret is used.
-    pub fn look_at_credential_file(&self) -> bool {
+    pub fn read_credential_file(&self) -> bool {
         let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
-        let Some(secret) = file.look(&credentials.secret) else { return false };
+        let Some(secret) = file.read(&credentials.secret) else { return false };
         *lock(&self.credentials) = Arc::new(Credentials { secret, email: credentials.email.clone() });
+        self.in_doubt.store(true, Ordering::Relaxed);
         true
     }
 
-    /// Returns true once after a call failed in a way that suggests that the credentials or the tunnels have changed.
-    pub fn take_doubt(&self) -> bool {
-        self.in_doubt.swap(false, Ordering::Relaxed)
+    /// True if the credentials and the tunnels should be checked.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the credentials and the tunnels were checked.
+    pub fn settle_doubt(&self) {
+        self.in_doubt.store(false, Ordering::Relaxed);
     }
 
     /// Takes note of a failed call. If the credentials were refused, their file is read.
     fn note_failure(&self, resource: ApiResource, error: &Error) {
         let is_doubtful = match error {
             Error::Credentials(_) => {
-                self.look_at_credential_file();
+                self.read_credential_file();
                 // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
                 !resource.is_of_access()
             }

@@ -36,7 +36,7 @@ pub struct Credentials {
 #[derive(Debug)]
 pub(super) struct CredentialFile {
     path: PathBuf,
-    /// The problem found at the last look.
+    /// The problem found at the last reading.
     problem: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl CredentialFile {
     /// The file's secret, if it differs from the one in use. A file that is missing, empty or broken changes nothing;
     /// the problem is logged once. If the file is in the middle of a write, Cloudflare refuses the half secret, and the
     /// file is read again.
-    pub(super) fn look(&mut self, in_use: &Secret) -> Option<Secret> {
+    pub(super) fn read(&mut self, in_use: &Secret) -> Option<Secret> {
         let Self { path, problem } = self;
         match Secret::read(path) {
             Ok(secret) => {

@@ -28,7 +28,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(12);
 /// The longest time for which the announcement of the zones delays readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two looks at the credentials' file. Kubernetes needs a minute to update the file.
+/// The time between two readings of the credentials' file. Kubernetes needs a minute to update the file.
 const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
 /// The time that the watch sleeps before it checks for due work and for the end of the program.
@@ -57,23 +57,20 @@ impl Provider {
     fn run_watch(&self, is_stopping: &AtomicBool) {
         let start = self.clock().now();
         let mut connectors = ConnectorWatch::new(start);
-        // Settled: the last check succeeded, and no later call put the token or the tunnels in doubt.
-        let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
+        let (mut check_at, mut file_at) = (start, start);
         while !is_stopping.load(Ordering::Relaxed) {
             if self.clock().now() >= file_at {
-                if self.client().look_at_credential_file() {
-                    (is_settled, check_at) = (false, self.clock().now());
+                if self.client().read_credential_file() {
+                    check_at = self.clock().now();
                 }
                 file_at = self.clock().now() + CREDENTIAL_FILE_PERIOD;
             }
-            is_settled &= !self.client().take_doubt();
-            if !is_settled && self.clock().now() >= check_at {
-                is_settled = self.check();
-                check_at = self.clock().now() + CHECK_PERIOD;
-                if is_settled {
-                    // The successful check settles doubts from before its end.
-                    self.client().take_doubt();
+            if self.client().is_in_doubt() && self.clock().now() >= check_at {
+                if self.check() {
+                    // Also a doubt that arose during the check.
+                    self.client().settle_doubt();
                 }
+                check_at = self.clock().now() + CHECK_PERIOD;
             }
             if let Ok(resolved) = self.resolved() {
                 connectors.look(self, &resolved);

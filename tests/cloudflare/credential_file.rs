@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, ClientSettings, Credentials};
-use external_dns_cloudflare_tunnel_webhook::model::{RecordId, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 use crate::secrets::{record, said_of};
@@ -77,7 +77,7 @@ impl Fixture {
 
     /// Whether each of so many looks took something.
     fn looks(&self, count: usize) -> Vec<bool> {
-        (0..count).map(|_| self.client.look_at_credential_file()).collect()
+        (0..count).map(|_| self.client.read_credential_file()).collect()
     }
 }
 
@@ -179,6 +179,16 @@ fn a_read_that_is_refused_is_made_again_with_what_the_file_holds_by_now() {
     fs::write(&fixture.path, NEW).unwrap();
     assert_eq!(fixture.read(), [OLD, NEW]);
     assert_eq!(fixture.read(), [NEW]);
+}
+
+/// The watch checks a new token, whichever call finds it.
+#[test]
+fn a_new_secret_is_in_doubt_even_if_a_call_to_access_finds_it() {
+    let fixture = refusing("access");
+    fixture.client.settle_doubt();
+    fs::write(&fixture.path, NEW).unwrap();
+    fixture.client.access_tags(&AccountId::new("a1"), Fixture::deadline()).unwrap();
+    assert!(fixture.client.is_in_doubt());
 }
 
 #[test]

@@ -243,6 +243,8 @@ fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
     let account = AccountId::new("a1");
     let fixture = Fixture::new([]);
     let (client, script) = (&fixture.client, &fixture.script);
+    assert!(client.is_in_doubt(), "nothing was checked yet");
+    client.settle_doubt();
     for (status, code) in [(403, 10000), (403, 1010), (400, 9109), (403, 9999), (404, 11021)] {
         (0..7).for_each(|_| script.push(failure(status, code, "x")));
         let deadline = fixture.deadline();
@@ -253,12 +255,11 @@ fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
         client.access_tags(&account, deadline).unwrap_err();
         client.create_access_tag(&account, "tag", deadline).unwrap_err();
         client.create_access_application(&account, b"{}", deadline).unwrap_err();
-        assert!(!client.take_doubt(), "{status} {code}");
+        assert!(!client.is_in_doubt(), "{status} {code}");
     }
     script.push(failure(403, 10000, "x"));
     records(&fixture).unwrap_err();
-    assert!(client.take_doubt());
-    assert!(!client.take_doubt(), "it is told once");
+    assert!(client.is_in_doubt());
 }
 
 /// Each reading of a new tunnel would let the watch check the token and list the tunnels.
@@ -267,10 +268,11 @@ fn a_tunnel_that_was_never_configured_puts_nothing_in_doubt() {
     let fixture = Fixture::new([]);
     let (account, tunnel) =
         (AccountId::new("a1"), TunnelId::parse("c1744f8b-faa1-48a4-9e5c-02ac921467fa").expect("an id"));
+    fixture.client.settle_doubt();
     for (code, is_doubtful) in [(1055, false), (1003, true)] {
         fixture.script.push(failure(404, code, "not found"));
         let read = fixture.client.configuration(&account, &tunnel, fixture.deadline());
-        assert_eq!((read.is_err(), fixture.client.take_doubt()), (is_doubtful, is_doubtful), "{code}");
+        assert_eq!((read.is_err(), fixture.client.is_in_doubt()), (is_doubtful, is_doubtful), "{code}");
     }
 }
 
