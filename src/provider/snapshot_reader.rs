@@ -45,14 +45,6 @@ pub(super) struct Answer<T> {
     pub(super) old: Option<String>,
 }
 
-/// A tunnel's configuration as it was read.
-pub(super) struct ReadConfiguration {
-    pub(super) document: Document,
-    pub(super) version: i64,
-    /// A file beside `cloudflared` configures the tunnel; `None` if the answer does not say.
-    is_locally_managed: Option<bool>,
-}
-
 /// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
@@ -141,8 +133,7 @@ impl SnapshotReader {
         for (part, Answer { content, old }) in parts.iter().zip(answers) {
             match content {
                 Content::Zone(zone) => snapshot.zones.push(zone),
-                Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
-                Content::DeletedTunnel => {}
+                Content::Tunnel(tunnel) => snapshot.tunnels.extend(tunnel),
             }
             let old = old.map(|evidence| format!("the answer about {part} is outdated: {evidence}"));
             snapshot.old_answers.extend(old.map(|text| (part.id().into(), text.into())));
@@ -180,22 +171,22 @@ impl SnapshotReader {
     ) -> Result<Answer<Content>, Error> {
         let answer = self.configuration(account, id, deadline);
         if matches!(answer, Err(Error::NotFound(_))) && !self.client.has_tunnel(account, id, deadline)? {
-            return Ok(Answer { content: Content::DeletedTunnel, old: None });
+            return Ok(Answer { content: Content::Tunnel(None), old: None });
         }
-        let Answer { content: read, old } = answer?;
-        let writable =
-            self.settings.allow_local_config || !read.is_locally_managed.unwrap_or(*is_locally_managed);
-        let tunnel = TunnelSnapshot { document: read.document, writable, version: read.version };
-        Ok(Answer { content: Content::Tunnel(id.clone(), tunnel), old })
+        let Answer { content: (document, configuration), old } = answer?;
+        let is_locally_managed = configuration.is_locally_managed.unwrap_or(*is_locally_managed);
+        let writable = self.settings.allow_local_config || !is_locally_managed;
+        let tunnel = TunnelSnapshot { document, writable, version: configuration.version };
+        Ok(Answer { content: Content::Tunnel(Some((id.clone(), tunnel))), old })
     }
 
-    /// Reads a tunnel's configuration. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
+    /// Reads a tunnel's configuration, and parses its document. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
     pub(super) fn configuration(
         &self,
         account: &AccountId,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> Result<Answer<ReadConfiguration>, Error> {
+    ) -> Result<Answer<(Document, Configuration)>, Error> {
         read_newest(|| {
             let configuration = match tunnel.is_placeholder() {
                 true => Configuration::default(),
@@ -205,8 +196,7 @@ impl SnapshotReader {
                 .map_err(|problem| Error::Unreadable(problem.into()))?;
             let now = self.clock.now();
             let old = self.newest().check_configuration(tunnel, &configuration, &document, now).err();
-            let Configuration { version, is_locally_managed, .. } = configuration;
-            Ok(Answer { content: ReadConfiguration { document, version, is_locally_managed }, old })
+            Ok(Answer { content: (document, configuration), old })
         })
     }
 
@@ -281,8 +271,8 @@ impl fmt::Display for SnapshotPart<'_> {
 /// The content that was read for a part.
 enum Content {
     Zone(ZoneSnapshot),
-    Tunnel(TunnelId, TunnelSnapshot),
-    DeletedTunnel,
+    /// `None` if the tunnel was deleted.
+    Tunnel(Option<(TunnelId, TunnelSnapshot)>),
 }
 
 /// Reads, and once more after an old answer: another server of Cloudflare may have a newer state.

@@ -124,9 +124,10 @@ impl Work<'_> {
     /// Reads a tunnel's document with its version.
     fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Error> {
         let (reader, account) = (&self.provider.reader, &self.resolved.account);
-        let Answer { content, old } = reader.configuration(account, tunnel, self.deadline)?;
+        let Answer { content: (document, configuration), old } =
+            reader.configuration(account, tunnel, self.deadline)?;
         match old {
-            None => Ok((content.document, content.version)),
+            None => Ok((document, configuration.version)),
             Some(evidence) => Err(Error::Unreadable(format!("outdated: {evidence}").into())),
         }
     }
