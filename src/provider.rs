@@ -30,7 +30,7 @@ use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::bodies::adjust;
-use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteMemory};
+use crate::provider::memory::{LastLoop, LastSnapshot, Outdating, UnneededPlaces, WriteMemory};
 use crate::provider::resolution::Resolved;
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
@@ -116,10 +116,8 @@ impl Provider {
 
     /// Runs writes. Snapshots that were read before or during the writes are outdated.
     fn outdating<T>(&self, write: impl FnOnce() -> T) -> T {
-        lock(&self.last_snapshot).outdate();
-        let result = write();
-        lock(&self.last_snapshot).outdate();
-        result
+        let _outdating = Outdating::begin(&self.last_snapshot);
+        write()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Stores the last snapshot, and whether this process wrote since.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::locks::lock;
 use crate::reconcile::snapshot::Snapshot;
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the generation in which its reading began. A snapshot of an earlier generation is outdated, even
-    /// if a write began during the reading.
+    /// The snapshot, with the generation in which its reading began. A snapshot of an earlier generation is outdated: a
+    /// write began or ended during its reading or later, or the configured tunnels changed.
     read: Option<(u64, Arc<Snapshot>)>,
     /// The number of calls of [`Self::outdate`].
     generation: u64,
@@ -43,8 +44,26 @@ impl LastSnapshot {
     }
 }
 
+/// Outdates the last snapshot when writes begin, and when they end, even by a panic.
+pub(crate) struct Outdating<'a>(&'a Mutex<LastSnapshot>);
+
+impl<'a> Outdating<'a> {
+    pub(crate) fn begin(last: &'a Mutex<LastSnapshot>) -> Self {
+        lock(last).outdate();
+        Self(last)
+    }
+}
+
+impl Drop for Outdating<'_> {
+    fn drop(&mut self) {
+        lock(self.0).outdate();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::panic::{self, AssertUnwindSafe};
+
     use super::*;
     use crate::fixture;
     use crate::provider::memory::year;
@@ -61,6 +80,19 @@ mod tests {
         last.end_reading(&snapshot, generation);
         assert!(last.unless_outdated().is_none());
         assert!(last.as_read().is_some_and(|(_, is_outdated)| is_outdated), "it may be shown");
+    }
+
+    #[test]
+    fn a_reading_in_the_middle_of_writes_is_outdated_when_they_end_even_by_a_panic() {
+        let last = Mutex::<LastSnapshot>::default();
+        let write = || {
+            let _outdating = Outdating::begin(&last);
+            let generation = lock(&last).begin_reading();
+            lock(&last).end_reading(&Arc::new(fixture::snapshot()), generation);
+            panic::resume_unwind(Box::new("the write panics"));
+        };
+        panic::catch_unwind(AssertUnwindSafe(write)).unwrap_err();
+        assert!(lock(&last).as_read().is_some_and(|(_, is_outdated)| is_outdated));
     }
 
     #[test]
