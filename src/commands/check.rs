@@ -18,7 +18,6 @@ use crate::provider::ZONE_APPLICATIONS_READ;
 use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };
-use crate::provider::snapshot_reader::is_of_account;
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
@@ -164,7 +163,7 @@ impl Check<'_> {
         let settings = &self.config.provider;
         if let Some(account) = &settings.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
-            if in_scope().any(|zone| is_of_account(zone, account)) {
+            if in_scope().any(|zone| zone.is_of_account(account)) {
                 self.note(FindingStatus::Ok, "account", account.to_string(), "");
             } else if let Some(zone) = in_scope().next() {
                 let found = format!("no zone within the filters belongs to {account}");
@@ -326,7 +325,7 @@ impl Check<'_> {
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let mut owners = Vec::new();
         for zone in zones.iter().filter(|zone| self.config.provider.includes_zone(zone)) {
-            if account.is_some_and(|account| !is_of_account(zone, account)) {
+            if account.is_some_and(|account| !zone.is_of_account(account)) {
                 let found = format!(
                     "belongs to account {}: no record of the zone can point to the tunnels",
                     zone.account
@@ -418,7 +417,7 @@ impl Check<'_> {
         self.policies(account);
         let OperatorSettings { access_guard, .. } = &self.config.provider.operator;
         let served = zones.iter().filter(|zone| {
-            *access_guard && self.config.provider.includes_zone(zone) && is_of_account(zone, account)
+            *access_guard && self.config.provider.includes_zone(zone) && zone.is_of_account(account)
         });
         for zone in served {
             let what = format!("Access applications of {}", zone.name);

@@ -7,7 +7,6 @@ use crate::model::Zone;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::resolution::{Resolved, SHOW_ZONES};
 use crate::provider::settings::ProviderSettings;
-use crate::provider::snapshot_reader::is_of_account;
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 
 /// Logs the managed tunnels and zones.
@@ -39,7 +38,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettings) {
     let in_scope = zones.iter().filter(|zone| settings.includes_zone(zone));
     let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-        in_scope.partition(|zone| is_of_account(zone, &resolved.account));
+        in_scope.partition(|zone| zone.is_of_account(&resolved.account));
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);

@@ -108,7 +108,7 @@ impl SnapshotReader {
         let zones = self.zones(deadline);
         let zones = zones.map_err(|error| ReadError { what: "the list of zones".to_owned(), error })?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-            zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.includes_zone(zone));
+            zones.iter().partition(|zone| zone.is_of_account(account) && self.settings.includes_zone(zone));
         let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
         let parts: Vec<SnapshotPart<'_>> =
             zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
@@ -235,13 +235,6 @@ impl SnapshotReader {
         let answered = candidates.into_iter().zip(exist);
         Ok(inserted(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
     }
-}
-
-/// True if a record in the zone can point to a tunnel of `account`. For a record that points to a tunnel of another
-/// account, Cloudflare answers visitors with error 1014. Tunnels of another account cannot be looked up either, so a
-/// record that points to such a tunnel would look abandoned.
-pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
-    zone.account == *account || zone.account.as_str().is_empty()
 }
 
 /// A part of a snapshot, read in parallel with the other parts.
