@@ -2,7 +2,6 @@
 //! command `tunnel`, this folder alone writes to Cloudflare.
 
 mod access;
-mod announcement;
 mod bodies;
 mod connectors;
 mod execution;
@@ -40,7 +39,8 @@ use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields; those inside `reader`, `readiness` and `metrics` come last, and nothing is locked under them.
+/// the order of the fields; those inside `reader`, `readiness` and `metrics` come last. Under one of these, only the
+/// client locks another: its credentials, under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,
@@ -83,9 +83,9 @@ impl Provider {
     /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all others
     /// here are updated when an event happens.
     pub fn scrape(&self) -> String {
-        let calls_left = self.client().calls_left();
+        let (is_ready, calls_left) = (self.readiness.is_ready(), self.client().calls_left());
         let mut values = self.metrics.update();
-        values.set(Family::Ready, &[], i64::from(self.readiness.is_ready()));
+        values.set(Family::Ready, &[], i64::from(is_ready));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
         self.metrics.text()

@@ -1,6 +1,7 @@
 //! The watch: a thread that runs beside all requests. It checks the token and finds the tunnels until both succeed, and
 //! again after a call failed in a way that suggests a change. It also reads the credentials' file, looks at the
-//! tunnels' connectors, and deletes unneeded Access applications.
+//! tunnels' connectors, and deletes unneeded Access applications. Once the tunnels are found, it logs the managed tunnels
+//! and zones.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,17 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use log::warn;
+use log::{info, warn};
 
 use crate::clock::Deadline;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::LogLine;
+use crate::model::text::{QUOTED_MAX_CHARS, cut};
+use crate::model::{AccountId, LogLine, Zone};
 use crate::observe::readiness::ReadinessProblem;
 use crate::provider::Provider;
-use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::resolution::{Unresolved, find_tunnels};
+use crate::provider::resolution::{Resolved, SHOW_ZONES, Unresolved, find_tunnels};
+use crate::provider::settings::ProviderSettings;
+use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 use crate::shutdown::Shutdown;
 
 /// The time for one attempt to check the token and to find the tunnels.
@@ -100,7 +103,11 @@ impl Provider {
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
         if !is_known || !self.readiness.is_ready() {
             let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
-            announce(&resolved, &reader.settings, zones.as_deref());
+            announce_tunnels(&resolved);
+            match zones {
+                Ok(zones) => announce_zones(&zones, &resolved.account, &reader.settings),
+                Err(error) => warn!("the zones could not be read yet: {error}"),
+            }
             *lock(&self.resolved) = Some(Arc::new(resolved));
             lock(last_snapshot).outdate();
         }
@@ -125,4 +132,45 @@ impl Provider {
             });
         }
     }
+}
+
+fn announce_tunnels(Resolved { account, settings }: &Resolved) {
+    let OperatorSettings { owner, filter, .. } = &settings.operator;
+    let tunnels: Vec<String> =
+        settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
+    info!(
+        tunnels = tunnels.join(","),
+        account:%,
+        owner,
+        filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
+        "the webhook manages these tunnels: start ExternalDNS with --registry=noop; --registry=txt works too, but its TXT \
+         records are not stored"
+    );
+    for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
+        warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
+    }
+}
+
+fn announce_zones(zones: &[Zone], account: &AccountId, settings: &ProviderSettings) {
+    let in_scope = zones.iter().filter(|zone| settings.includes_zone(zone));
+    let (served, others): (Vec<&Zone>, Vec<&Zone>) = in_scope.partition(|zone| zone.is_of_account(account));
+    if !others.is_empty() {
+        warn!(
+            zones:% = names(&others);
+            "the webhook ignores these zones: they belong to another account than the tunnels, and their records cannot point to these tunnels"
+        );
+    }
+    if served.is_empty() {
+        warn!(
+            zones:% = "";
+            "the webhook serves no zone, so it refuses every hostname (no_zone): {SHOW_ZONES}, or correct CF_ACCOUNT_ID, \
+             DOMAIN_FILTER or ZONE_ID_FILTER"
+        );
+        return;
+    }
+    info!(zones:% = names(&served); "the webhook serves these zones");
+}
+
+fn names(zones: &[&Zone]) -> String {
+    zones.iter().map(|zone| &*zone.name).collect::<Vec<_>>().join(",")
 }
