@@ -28,6 +28,6 @@ pub use error::{Cause, Error, ErrorResponse};
 pub use error_class::ApiResource;
 pub use record::{Batch, WrittenRecord};
 pub use settings::{ClientSettings, Credentials};
-pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM};
+pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM, ZONE_APPLICATIONS_READ};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, roots};
 pub use tunnel::{Connector, Tunnel, is_name_taken};

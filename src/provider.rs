@@ -27,7 +27,6 @@ use crate::logging;
 use crate::model::endpoint::Endpoint;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
-pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::bodies::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, Outdating, UnneededPlaces, WriteMemory};
 use crate::provider::resolution::Resolved;

@@ -45,6 +45,10 @@ pub const GIVE_ACCESS: &str = concat!(
     )
 );
 
+/// The remedy for a missing permission to read the Access applications of a zone.
+pub const ZONE_APPLICATIONS_READ: &str =
+    "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
+
 #[derive(Deserialize)]
 struct WireToken {
     status: Box<str>,

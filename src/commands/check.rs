@@ -8,13 +8,13 @@ use super::finding::{Finding, FindingStatus};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
     AccountOrZone, Client, Configuration, Connector, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
+    ZONE_APPLICATIONS_READ,
 };
 use crate::collections::inserted;
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZonePlan};
-use crate::provider::ZONE_APPLICATIONS_READ;
 use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };

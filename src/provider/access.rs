@@ -1,5 +1,5 @@
 //! Reads and writes Cloudflare Access.
 
-pub(crate) mod reader;
-pub(super) mod unneeded;
+mod reader;
+mod unneeded;
 pub(super) mod writer;

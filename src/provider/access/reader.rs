@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccountOrZone, Error, GIVE_ACCESS, parse_application};
+use crate::cloudflare::{AccountOrZone, Error, GIVE_ACCESS, ZONE_APPLICATIONS_READ, parse_application};
 use crate::limits;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
@@ -14,9 +14,6 @@ use crate::provider::parallel::in_parallel;
 use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSnapshot};
-
-pub(crate) const ZONE_APPLICATIONS_READ: &str =
-    "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
 
 const NOT_SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
