@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_line_in_text_names_this_program_in_one_word_and_a_library_by_its_target() {
-        let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider::writer");
+        let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider::report");
         assert_eq!((short_target(ours), short_target("rustls::msgs")), ("webhook", "rustls::msgs"));
     }
 

@@ -184,7 +184,7 @@ impl Handler for Provider {
         logging::log_all(&lines, module_path!());
         // After the adjustment: the watch may delete applications from now on, and reads a second snapshot for that.
         if let Some(last) = &last {
-            self.look_for_unneeded_applications(last);
+            self.check_unneeded_applications(last);
         }
         self.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)

@@ -22,10 +22,10 @@ use crate::webhook::body::{Body, ReceivedEndpoint};
 /// wait for its turn, or for the hostname's plan and calls.
 const CHANGED_BYTES: usize = 1024;
 
-/// The same for a deletion. All deletions are planned, even those that wait for their turn.
+/// The bytes that an endpoint to delete needs in addition to itself. All deletions are planned, even those that wait for their turn.
 const DELETED_BYTES: usize = 2048;
 
-/// The same for a TXT record or a refused endpoint.
+/// The bytes that a TXT record or a refused endpoint needs in addition to itself.
 const OTHER_BYTES: usize = 256;
 
 /// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as

@@ -1,4 +1,5 @@
-//! The error responses to requests that are not carried out completely. Each has a log line, from here or elsewhere.
+//! The error responses to requests that are not carried out completely. Each has a log line. The watch logs why the
+//! webhook is not ready, the lines of the refusals say what is unfinished, and the functions here log all others.
 
 use log::info;
 
@@ -60,7 +61,7 @@ pub(super) fn ended_early(error: &Error) -> Failure {
 /// A part of the request is left to the next request.
 pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!(
-        "{changes} hostnames or endpoints are left to a later request; the command status names them"
+        "hostnames or endpoints that are left to a later request: {changes}; the command status names them"
     ))
 }
 
@@ -81,7 +82,7 @@ mod tests {
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
             (ended_early(&Error::OutOfTime), 503, "the request had no time left"),
-            (unfinished(2), 503, "2 hostnames or endpoints are left to a later request;"),
+            (unfinished(2), 503, "hostnames or endpoints that are left to a later request: 2;"),
         ];
         for (failure, status, begin) in cases {
             assert_eq!(failure.status, status, "{failure}");

@@ -67,7 +67,7 @@ const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the u
 
 impl LastLoop {
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
-    /// `is_served` says whether the last snapshot has the rule of an endpoint; the overview does not look.
+    /// `is_served` says whether the last snapshot has the rule of an endpoint; the overview assumes it.
     fn pending_row(&self, hostname: &str, is_served: &dyn Fn(&EndpointFingerprint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
@@ -92,7 +92,7 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        if self.request.asked_for.contains(&hostname) {
+        if self.request.written_or_refused.contains(&hostname) {
             (WRITTEN, IS_WRITTEN)
         } else if self.request.postponed.contains(&hostname) {
             (NEXT_TURN, IS_POSTPONED)

@@ -37,7 +37,7 @@ fn thousands_of_hostnames_are_published_in_turn_and_withdrawn_in_turn_after_all_
     }
     assert_eq!(external_dns.run_loop(&shops), Ok(Changes::default()));
     for (left, lines) in [(1_100, 1), (100, 1), (0, 0)] {
-        let words = format!("leaves {left} to the next requests");
+        let words = format!("left to the next requests: {left}");
         assert_eq!(harness.log.lines_with(&[&words]).len(), lines, "{left} are left");
     }
 

@@ -21,7 +21,7 @@ const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Provider {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
-    pub(crate) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
+    pub(crate) fn check_unneeded_applications(&self, snapshot: &Snapshot) {
         let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
         let places = unneeded.iter().map(|one| one.own.place);
         lock(&self.unneeded_places).note(places, self.clock().now());

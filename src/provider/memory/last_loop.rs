@@ -1,5 +1,6 @@
-//! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
-//! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
+//! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. Two decisions
+//! depend on it. After a quiet time, a request forgets which tunnels and zones could not be written. And
+//! `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -51,9 +52,9 @@ pub(crate) struct LastRequest {
     pub(crate) notes: Logged<Note>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
-    /// The fingerprints of the hostnames that ExternalDNS asked to publish or change, without those in `postponed`. The
-    /// hostnames are written, except those with a refusal. Empty in a dry run.
-    pub(crate) asked_for: BTreeSet<u64>,
+    /// The fingerprints of the hostnames that ExternalDNS asked to publish or change, without those in `postponed`. A
+    /// hostname here without a refusal was written. Empty in a dry run.
+    pub(crate) written_or_refused: BTreeSet<u64>,
     /// The fingerprints of the hostnames that wait for the next turn.
     pub(crate) postponed: BTreeSet<u64>,
     /// The reason why hostnames without a refusal may wait: that of the failed request, or of its first refused write.
@@ -70,7 +71,7 @@ impl LastLoop {
         now: i64,
     ) -> Vec<(Level, LogLine)> {
         let request = &mut self.request;
-        request.asked_for.clear();
+        request.written_or_refused.clear();
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
@@ -170,13 +171,13 @@ impl LastLoop {
         if !plan.postponed.is_empty() {
             let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
             let text =
-                format!("this request changed {changed} hostnames, and leaves {left} to the next requests");
+                format!("hostnames that this request changed: {changed}; left to the next requests: {left}");
             lines.push((Level::Info, LogLine::default().text(text)));
         }
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
-        last.asked_for = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
+        last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
             let text = format!("the dry run does not write this: {}", line.text);
@@ -219,7 +220,8 @@ impl LastLoop {
             status.wanted += 1;
             if sent.iter().all(|endpoint| self.endpoints.is_published(endpoint)) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && !self.request.asked_for.contains(&hostname) {
+            } else if !refused.contains_key(&hostname) && !self.request.written_or_refused.contains(&hostname)
+            {
                 status.waiting += 1;
             }
         }
@@ -232,7 +234,7 @@ impl LastRequest {
     pub(crate) fn begin(&mut self) -> bool {
         let is_after_quiet_time = self.is_after_quiet_time();
         // A request that fails before its plan writes nothing.
-        self.asked_for.clear();
+        self.written_or_refused.clear();
         self.loops_since = 0;
         is_after_quiet_time
     }

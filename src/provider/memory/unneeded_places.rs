@@ -27,7 +27,7 @@ struct UnneededPlace {
 
 impl UnneededPlaces {
     /// Notes the places that a new check found, sorted. Two applications may have the same place. Only a check confirms
-    /// a place: the end of a pause would do so at any moment, also between the requests of one loop.
+    /// a place. A pause that ends does not, because it may end between two requests of one loop.
     pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>, now: Instant) {
         let mut found: Vec<&Place> = found.collect();
         found.dedup();
