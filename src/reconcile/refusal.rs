@@ -63,14 +63,6 @@ impl Refusal {
         lines
     }
 
-    /// The same refusal in its other form: of the whole hostname, or of the hostname's rule without a path. Both have the
-    /// same log line. In `status`, only the first concerns the hostname's other paths.
-    pub fn alike(&self) -> Option<Self> {
-        let path = self.set_identifier.as_deref();
-        let set_identifier = path.is_none().then(Box::default);
-        path.is_none_or(str::is_empty).then(|| Self { set_identifier, ..self.clone() })
-    }
-
     /// The reason with its remedy, in the form of the object's properties.
     pub fn log_text(&self) -> String {
         in_form_of(self.resource.as_deref(), &self.reason.to_string())

@@ -154,15 +154,18 @@ impl LastLoop {
         let mut lines = last.note_run(plan, result, now);
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let before = || last.refusals.all().map(|(refusal, _)| refusal);
-        // A refusal and its other form have the same line, which the log already has.
-        let known: BTreeSet<Refusal> = inserted(before().filter_map(Refusal::alike));
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
         let retained = of_postponed.filter(|refusal| !is_failed(refusal));
-        let refusals = plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
+        let refusals: Vec<Refusal> =
+            plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
+        // A refusal of the whole hostname and one of its rule without a path have the same line.
+        let line = |refusal: &Refusal| fingerprint([&*refusal.to_string()]);
+        let is_any_new = refusals.iter().any(|refusal| !last.refusals.has(refusal));
+        let logged: BTreeSet<u64> = inserted(before().filter(|_| is_any_new).map(line));
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
         let mut new = last.refusals.replace_expecting(refusals, now, &is_expected);
-        new.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
+        new.retain(|refusal| !is_failed(refusal) && !logged.contains(&line(refusal)));
         let (errors, warnings): (Vec<_>, Vec<_>) =
             new.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, refusals) in [(Level::Error, errors), (Level::Warn, warnings)] {

@@ -54,6 +54,11 @@ impl<T: Ord + Clone> Logged<T> {
         new
     }
 
+    /// True if the item is present or expected to return.
+    pub(crate) fn has(&self, item: &T) -> bool {
+        self.0.contains_key(item)
+    }
+
     /// The present items, each with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
         self.0.iter().filter(|(_, entry)| entry.is_present).map(|(item, entry)| (item, entry.logged_at))
