@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, pieces, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use test_support::fake_cloudflare::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
-use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE, OFFICE, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE, OFFICE, WHOLE, tunnel_id};
 use test_support::harness;
 
 fn endpoint(hostname: String, properties: &[(&str, &str)]) -> Endpoint {
@@ -41,6 +42,22 @@ fn standing(cloudflare: &FakeCloudflare, template: &str) -> usize {
 
 const OLD: &str = "old.example.com";
 const NEW: &str = "new.example.com";
+
+/// Cloudflare refused the deletion of one record, which says so, and counts among the deletions all the same.
+#[test]
+fn a_deletion_that_is_paused_counts_in_a_mass_and_keeps_its_own_reason() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&hosts(OLD, 0..LIMIT + 1), usize::MAX);
+    let changes = cloudflare.changes(&[]);
+    let mut unlimited = cloudflare.clone();
+    unlimited.mass_deletion_limit = 0;
+    let whole = unlimited.plan(&changes);
+    let paused = pieces(&whole.hosts[0]).map(|one| (one.fingerprint(), Reason::Cloudflare("no".to_owned())));
+    let inputs = PlanInputs { paused: paused.collect(), ..PlanInputs::default() };
+    let plan = plan(&changes.read(), &cloudflare.snapshot(), &inputs, WHOLE);
+    assert_eq!((withheld(&plan), plan.is_empty()), (LIMIT, true), "{plan:?}");
+    assert!(plan.refusals.iter().any(|one| matches!(one.reason, Reason::Cloudflare(_))), "{plan:?}");
+}
 
 /// Two upgrades of ExternalDNS emptied instances of 6 to 13 hostnames; a half is no mass.
 #[test]
