@@ -53,6 +53,8 @@ struct Execution<'a> {
 /// The outcome of a write after which other pieces can be sent.
 enum Outcome {
     Written,
+    /// Nothing was left to write: foreign rules are in the way of all edits, or the document has them already.
+    NotSent,
     /// Cloudflare, or a server in between, refused the content.
     Refused(ErrorResponse),
 }
@@ -139,8 +141,10 @@ impl<'a> Execution<'a> {
         let outcome = self.write_groups(target, &mut halving);
         self.memory.targets.note_group_size(target.id(), halving.group_size);
         match outcome {
-            Ok(()) if self.undecided.contains(&target) => {}
-            Ok(()) => self.memory.targets.forget(target.id()),
+            Ok(is_answered) if is_answered && !self.undecided.contains(&target) => {
+                self.memory.targets.forget(target.id());
+            }
+            Ok(_) => {}
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
         }
@@ -148,23 +152,26 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes all groups with as few calls as possible. Each request sends at least one group. If the group is refused,
-    /// the next group has half the size, even in the next request, so each loop makes progress.
+    /// the next group has half the size, even in the next request, so each loop makes progress. True if Cloudflare answered
+    /// a write: otherwise nothing was learned about the target.
     ///
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
-    fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<(), Stop> {
-        let mut is_used_up = false;
+    fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<bool, Stop> {
+        let (mut is_answered, mut is_used_up) = (false, false);
         loop {
             let sent = halving.next(self.operations_max(target), |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
-                return Ok(());
+                return Ok(is_answered);
             }
             if is_used_up {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
-            match self.send(target, &sent)? {
-                Outcome::Written => halving.note_written(),
+            let outcome = self.send(target, &sent)?;
+            is_answered |= !matches!(outcome, Outcome::NotSent);
+            match outcome {
+                Outcome::Written | Outcome::NotSent => halving.note_written(),
                 Outcome::Refused(answer) => {
                     if let Some(piece) = halving.divide(self.work.time_left()) {
                         let mut refused = vec![piece];

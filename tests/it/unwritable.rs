@@ -205,6 +205,46 @@ fn where_only_the_content_fails_the_probe_does_not_write_a_version_in_every_loop
     assert!(more <= 3, "{more} versions of the same content in ten loops: {versions:?}");
 }
 
+/// In the third loop, another program writes a rule of the hostname after the plan, so no edit is sent. The other path
+/// waits for the next request.
+#[test]
+fn an_edit_that_a_foreign_rule_prevents_does_not_end_the_pause_of_edits() {
+    let harness = Harness::with_foreign();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let both = [published(A, WEB), endpoint(A, &[("tunnel-service", WEB), ("tunnel-path", "^/other")])];
+    let run_loop = || {
+        let _ = program.external_dns().run_loop(&both);
+        clock.put_ahead(INTERVAL * 2);
+    };
+    let failing = Matcher::put_configuration().with_body(A);
+    harness.cloudflare.fault_every(failing, Fault::error(403, 10000, "no"));
+    run_loop();
+    run_loop();
+    let configuration = || {
+        harness.cloudflare.edit(|cloudflare| {
+            cloudflare.configuration(&harness.tunnel).expect("a configuration").get().to_owned()
+        })
+    };
+    let before = configuration();
+    let (tunnel, rule) =
+        (harness.tunnel.clone(), format!(r#"[{{"hostname":"{A}","service":"http://added:80"}},"#));
+    let added = before.replacen('[', &rule, 1);
+    // Two readings, the probe and the reading after it come before.
+    harness.cloudflare.edit_before(Matcher::get_configuration(), 5, move |cloudflare| {
+        cloudflare.put_configuration(&tunnel, &added).expect("Cloudflare takes it");
+    });
+    run_loop();
+    assert_ne!(configuration(), before, "the edit met the rule");
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.put_configuration(&harness.tunnel, &before).expect("Cloudflare takes it");
+    });
+    run_loop();
+    let told = harness.log.lines_with(&["WARN", "a write to tunnel"]);
+    assert_eq!(told.len(), 2, "the failure and the first one after a probe: {told:#?}");
+}
+
 /// Its rule was deleted by hand, and a wildcard record leads elsewhere.
 #[test]
 fn what_the_comment_of_a_long_published_hostname_says_outlives_a_tunnel_that_cannot_be_written() {

@@ -19,11 +19,13 @@ impl<'a> Execution<'a> {
     pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
         let (document, version_before) = self.read_and_note_missed(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
-        if !edited.changed.is_empty() {
-            self.check_time()?;
-            if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
-                return self.note_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
-            }
+        if edited.changed.is_empty() {
+            self.ledger.note_edited(tunnel, &sent);
+            return Ok(Outcome::NotSent);
+        }
+        self.check_time()?;
+        if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
+            return self.note_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
         }
         self.ledger.note_edited(tunnel, &sent);
         let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
