@@ -196,7 +196,8 @@ impl ApplyRequest<'_> {
     }
 
     /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
-    /// in half of the time, because a tunnel that does not answer can use up a request's time. True if a tunnel can be
+    /// in half of the time, because a tunnel that does not answer can use up a request's time. A read and a write get
+    /// their least time, because a tunnel that is never probed would never be written again. True if a tunnel can be
     /// written again.
     fn probe(&mut self, plan: &Plan, snapshot: &Snapshot) -> bool {
         let (provider, targets) = (self.work.provider, &mut self.memory.targets);
@@ -206,7 +207,7 @@ impl ApplyRequest<'_> {
         let is_due =
             |tunnel: &&TunnelId| targets.failure_to_probe(tunnel.as_str(), now).is_some_and(is_needed);
         let tunnels: Vec<&TunnelId> = snapshot.tunnels.keys().filter(is_due).collect();
-        let work = self.work.within(self.work.time_left() / 2);
+        let work = self.work.within((self.work.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| work.probe(tunnel))
         });

@@ -245,6 +245,36 @@ fn an_edit_that_a_foreign_rule_prevents_does_not_end_the_pause_of_edits() {
     assert_eq!(told.len(), 2, "the failure and the first one after a probe: {told:#?}");
 }
 
+/// Half of the time that is left is for the probe.
+#[test]
+fn a_probe_writes_nothing_if_too_little_time_is_left_after_its_reading() {
+    let harness = Harness::with_foreign();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    let before = harness.cloudflare.version(&harness.tunnel);
+    // The readings for GET /records and for the request come before.
+    harness.cloudflare.edit_before(Matcher::get_configuration(), 3, move |_| {
+        clock.put_ahead(Duration::from_secs(5));
+    });
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    assert_eq!(harness.cloudflare.version(&harness.tunnel), before);
+    program.external_dns().run_loop(&[published(A, WEB)]).expect("published");
+}
+
+#[test]
+fn the_shortest_request_has_time_for_a_probe() {
+    let harness = Harness::with_foreign();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(clock, &[("REQUEST_TIMEOUT", "2s")]);
+    program.wait_until_ready();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    program.external_dns().run_loop(&[published(A, WEB)]).expect("published");
+}
+
 /// Its rule was deleted by hand, and a wildcard record leads elsewhere.
 #[test]
 fn what_the_comment_of_a_long_published_hostname_says_outlives_a_tunnel_that_cannot_be_written() {

@@ -115,6 +115,9 @@ impl Work<'_> {
         if document.rules().is_empty() {
             return Ok(None);
         }
+        if !self.has_time() {
+            return Err(Error::OutOfTime);
+        }
         match self.put_document(tunnel, &document, version) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(None),
