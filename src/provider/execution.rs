@@ -137,7 +137,7 @@ impl<'a> Execution<'a> {
         let size = self.memory.targets.group_size(target.id());
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
-        let mut halving = Halving::new(pieces, size, self.work.time_left(), is_suspect);
+        let mut halving = Halving::new(pieces, size, is_suspect);
         let outcome = self.write_groups(target, &mut halving);
         self.memory.targets.note_group_size(target.id(), halving.group_size);
         match outcome {
@@ -151,20 +151,22 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Writes all groups with as few calls as possible. Each request sends at least one group. If the group is refused,
+    /// Writes all groups with as few calls as possible. Each request writes at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress. True if Cloudflare answered
     /// a write: otherwise nothing was learned about the target.
     ///
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<bool, Stop> {
-        let (mut is_answered, mut is_used_up) = (false, false);
+        let mut is_answered = false;
         loop {
-            let sent = halving.next(self.operations_max(target), |host| self.ledger.is_given_up(host));
+            let (operations_max, time_left) = (self.operations_max(target), self.work.time_left());
+            let sent = halving.next(operations_max, time_left, |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
                 return Ok(is_answered);
             }
-            if is_used_up {
+            let calls_left = self.work.provider.client().calls_left();
+            if is_answered && halving.is_used_up(self.search_writes, calls_left, time_left) {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
@@ -173,7 +175,7 @@ impl<'a> Execution<'a> {
             match outcome {
                 Outcome::Written | Outcome::NotSent => halving.note_written(),
                 Outcome::Refused(answer) => {
-                    if let Some(piece) = halving.divide(self.work.time_left()) {
+                    if let Some(piece) = halving.divide() {
                         let mut refused = vec![piece];
                         if answer.is_record_quota() {
                             // The zone takes no other record either.
@@ -183,8 +185,6 @@ impl<'a> Execution<'a> {
                     }
                 }
             }
-            let calls_left = self.work.provider.client().calls_left();
-            is_used_up = halving.is_used_up(self.search_writes, calls_left, self.work.time_left());
         }
     }
 

@@ -39,7 +39,6 @@ impl<'a> Halving<'a> {
     pub(super) fn new(
         pieces: &[Piece<'a>],
         group_size: GroupSize,
-        time_left: Duration,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
@@ -52,11 +51,10 @@ impl<'a> Halving<'a> {
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (group_size != GroupSize::All || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search }
+        Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search: None }
     }
 
-    /// True during a search for bad pieces.
+    /// True during a search for bad pieces: after a refusal, or once only suspects are left.
     pub(super) fn is_searching(&self) -> bool {
         self.time_left_at_search.is_some()
     }
@@ -72,10 +70,11 @@ impl<'a> Halving<'a> {
     }
 
     /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the pieces of
-    /// hostnames that were given up.
+    /// hostnames that were given up. Begins the search with the first group that belongs to one.
     pub(super) fn next(
         &mut self,
         operations_max: usize,
+        time_left: Duration,
         is_given_up: impl Fn(&HostPlan) -> bool,
     ) -> Vec<Piece<'a>> {
         self.queue.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
@@ -92,8 +91,12 @@ impl<'a> Halving<'a> {
         });
         let length = fitting.count().max(1).min(self.queue.len());
         self.sent = self.queue.drain(..length).collect();
-        if self.sent.is_empty() && !self.suspects.is_empty() {
+        let is_suspect = self.sent.is_empty() && !self.suspects.is_empty();
+        if is_suspect {
             self.sent.push(vec![self.suspects.remove(0)]);
+        }
+        if is_suspect || self.group_size != GroupSize::All {
+            self.time_left_at_search.get_or_insert(time_left);
         }
         self.sent.concat()
     }
@@ -109,8 +112,7 @@ impl<'a> Halving<'a> {
     }
 
     /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece.
-    pub(super) fn divide(&mut self, time_left: Duration) -> Option<Piece<'a>> {
-        self.time_left_at_search.get_or_insert(time_left);
+    pub(super) fn divide(&mut self) -> Option<Piece<'a>> {
         let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
@@ -213,10 +215,23 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit, |_| false);
+            let sent = Halving::new(&pieces, GroupSize::All, |_| false).next(limit, TIME, |_| false);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9, |_| false), []);
+        assert_eq!(Halving::new(&[], GroupSize::All, |_| false).next(9, TIME, |_| false), []);
+    }
+
+    #[test]
+    fn the_limits_of_a_search_begin_with_the_first_suspect_and_not_before() {
+        let hosts = ["a", "b", "c"].map(|hostname| host(hostname, 1));
+        let pieces = hosts.each_ref().map(piece);
+        let mut halving = Halving::new(&pieces, GroupSize::All, |piece| piece.hostname() == "a");
+        let groups = [(); 4].map(|()| {
+            let sent = halving.next(1, TIME, |_| false);
+            halving.note_written();
+            (sent.first().map(Piece::hostname), halving.is_searching())
+        });
+        assert_eq!(groups, [(Some("b"), false), (Some("c"), false), (Some("a"), true), (None, true)]);
     }
 
     #[test]
@@ -230,10 +245,12 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            let search = Halving::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
-            assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
-            let no_search = Halving::new(&[], GroupSize::All, seconds(time), |_| false);
-            assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
+            for (size, expected) in [(GroupSize::Hostnames(1), expected), (GroupSize::All, false)] {
+                let mut halving = Halving::new(&[], size, |_| false);
+                halving.next(9, seconds(time), |_| false);
+                let is_used_up = halving.is_used_up(writes, calls_left, seconds(time_left));
+                assert_eq!(is_used_up, expected, "{label}, {size:?}");
+            }
         }
     }
 
@@ -257,15 +274,15 @@ mod tests {
                 5 => GroupSize::All,
                 size => GroupSize::Hostnames(size),
             };
-            let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname() == "b");
+            let mut halving = Halving::new(&pieces, size, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
-                let sent = halving.next(2, |host| refused.contains(&*host.hostname));
+                let sent = halving.next(2, TIME, |host| refused.contains(&*host.hostname));
                 if sent.is_empty() {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.divide(TIME);
+                    let bad = halving.divide();
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
                     halving.note_written();
