@@ -20,8 +20,8 @@ pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::{LastSnapshot, Outdating};
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
+pub(super) use self::unfinished::TargetMemories;
 use self::unfinished::TurnMemory;
-pub(super) use self::unfinished::{GroupSize, TargetMemories};
 pub(super) use self::unneeded_places::UnneededPlaces;
 use self::write_history::WriteHistory;
 

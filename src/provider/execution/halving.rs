@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::provider::memory::GroupSize;
 use crate::reconcile::plan::{HostPlan, Piece};
 
 /// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
@@ -28,7 +27,9 @@ pub(super) struct Halving<'a> {
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    pub(super) group_size: GroupSize,
+    /// The hostnames in the next group at most; `None` before a search. With 0, the next group is one piece of a hostname
+    /// that was refused alone.
+    pub(super) group_size: Option<usize>,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
 }
@@ -38,16 +39,14 @@ impl<'a> Halving<'a> {
     /// the size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        group_size: GroupSize,
+        group_size: Option<usize>,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
             match group_size {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
-                GroupSize::SinglePieces => {
-                    queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece]))
-                }
+                Some(0) => queue.extend(one_by_one(pieces)),
                 _ => queue.push(pieces.to_vec()),
             }
         }
@@ -80,11 +79,7 @@ impl<'a> Halving<'a> {
         self.queue.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
         self.suspects.retain(|piece| !is_given_up(piece.host));
         let mut operations = 0;
-        let length_max = match self.group_size {
-            GroupSize::All => usize::MAX,
-            GroupSize::Hostnames(number) => number,
-            GroupSize::SinglePieces => 1,
-        };
+        let length_max = self.group_size.map_or(usize::MAX, |size| size.max(1));
         let fitting = self.queue.iter().take(length_max).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
@@ -95,7 +90,7 @@ impl<'a> Halving<'a> {
         if is_suspect {
             self.sent.push(vec![self.suspects.remove(0)]);
         }
-        if is_suspect || self.group_size != GroupSize::All {
+        if is_suspect || self.group_size.is_some() {
             self.time_left_at_search.get_or_insert(time_left);
         }
         self.sent.concat()
@@ -104,26 +99,20 @@ impl<'a> Halving<'a> {
     /// Notes that the sent group was written.
     pub(super) fn note_written(&mut self) {
         self.sent.clear();
-        self.group_size = match self.group_size {
-            GroupSize::All => GroupSize::All,
-            GroupSize::Hostnames(number) => GroupSize::Hostnames(number.saturating_mul(2)),
-            GroupSize::SinglePieces => GroupSize::Hostnames(1),
-        };
+        self.group_size = self.group_size.map(|size| size.saturating_mul(2).max(1));
     }
 
     /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece.
     pub(super) fn divide(&mut self) -> Option<Piece<'a>> {
         let mut group = mem::take(&mut self.sent);
-        match &*group {
-            [] => {}
-            [pieces] => {
-                if let [piece] = **pieces {
-                    return Some(piece);
-                }
-                group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.group_size = GroupSize::SinglePieces;
-            }
-            _ => self.group_size = GroupSize::Hostnames(group.len() / 2),
+        if let [pieces] = &*group
+            && let [piece] = **pieces
+        {
+            return Some(piece);
+        }
+        self.group_size = Some(group.len() / 2);
+        if let [pieces] = &*group {
+            group = one_by_one(pieces).collect();
         }
         self.queue.splice(..0, group);
         None
@@ -141,6 +130,11 @@ impl<'a> Halving<'a> {
     pub(super) fn undecided(self) -> Vec<Piece<'a>> {
         [self.sent.concat(), self.queue.concat(), self.suspects].concat()
     }
+}
+
+/// The pieces of one hostname as groups of one piece each.
+fn one_by_one<'a>(pieces: &[Piece<'a>]) -> impl Iterator<Item = Vec<Piece<'a>>> {
+    in_order(pieces).into_iter().map(|piece| vec![piece])
 }
 
 /// The pieces of one hostname in the order in which they are sent one by one: additions from narrow to wide, then
@@ -215,17 +209,17 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, GroupSize::All, |_| false).next(limit, TIME, |_| false);
+            let sent = Halving::new(&pieces, None, |_| false).next(limit, TIME, |_| false);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], GroupSize::All, |_| false).next(9, TIME, |_| false), []);
+        assert_eq!(Halving::new(&[], None, |_| false).next(9, TIME, |_| false), []);
     }
 
     #[test]
     fn the_limits_of_a_search_begin_with_the_first_suspect_and_not_before() {
         let hosts = ["a", "b", "c"].map(|hostname| host(hostname, 1));
         let pieces = hosts.each_ref().map(piece);
-        let mut halving = Halving::new(&pieces, GroupSize::All, |piece| piece.hostname() == "a");
+        let mut halving = Halving::new(&pieces, None, |piece| piece.hostname() == "a");
         let groups = [(); 4].map(|()| {
             let sent = halving.next(1, TIME, |_| false);
             halving.note_written();
@@ -245,7 +239,7 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            for (size, expected) in [(GroupSize::Hostnames(1), expected), (GroupSize::All, false)] {
+            for (size, expected) in [(Some(1), expected), (None, false)] {
                 let mut halving = Halving::new(&[], size, |_| false);
                 halving.next(9, seconds(time), |_| false);
                 let is_used_up = halving.is_used_up(writes, calls_left, seconds(time_left));
@@ -259,7 +253,7 @@ mod tests {
         #[test]
         fn every_good_piece_passes_once_and_every_bad_one_is_refused_alone(
             kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),
-            size in 0..6_usize,
+            size in proptest::option::of(0..5_usize),
         ) {
             let hosts = NAMES.map(|hostname| host(hostname, 1));
             // Up to three pieces of each hostname, of which the first is bad or not.
@@ -269,11 +263,6 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname());
-            let size = match size {
-                0 => GroupSize::SinglePieces,
-                5 => GroupSize::All,
-                size => GroupSize::Hostnames(size),
-            };
             let mut halving = Halving::new(&pieces, size, |piece| piece.hostname() == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {

@@ -30,7 +30,8 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 #[derive(Debug, Default)]
 struct TargetMemory {
     state: TargetState,
-    group_size: GroupSize,
+    /// `Halving::group_size` at the end of the last stage.
+    group_size: Option<usize>,
     /// The tunnel accepted its unchanged document, but no edited document.
     edit_pause: Option<Pause>,
 }
@@ -44,18 +45,6 @@ enum TargetState {
     Failing(Reason),
     /// A probe succeeded after a write had failed. An edit comes next.
     AcceptsUnchanged,
-}
-
-/// The maximum size of the next group of pieces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum GroupSize {
-    /// Before a search for bad pieces.
-    #[default]
-    All,
-    /// At least one hostname.
-    Hostnames(usize),
-    /// One piece of a hostname that was refused alone.
-    SinglePieces,
 }
 
 impl TargetMemories {
@@ -72,8 +61,8 @@ impl TargetMemories {
         self.failure(id).filter(|_| !is_paused)
     }
 
-    pub(crate) fn group_size(&self, id: &str) -> GroupSize {
-        self.0.get(id).map(|target| target.group_size).unwrap_or_default()
+    pub(crate) fn group_size(&self, id: &str) -> Option<usize> {
+        self.0.get(id)?.group_size
     }
 
     /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
@@ -93,7 +82,7 @@ impl TargetMemories {
         self.target(id).state = failure.map_or(TargetState::AcceptsUnchanged, TargetState::Failing);
     }
 
-    pub(crate) fn note_group_size(&mut self, id: &str, size: GroupSize) {
+    pub(crate) fn note_group_size(&mut self, id: &str, size: Option<usize>) {
         self.target(id).group_size = size;
     }
 
