@@ -27,8 +27,12 @@ impl Pause {
         self.reason == *reason
     }
 
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.retry_at <= now
+    }
+
     /// The reason of the pause; `None` once the pause is over.
     pub(super) fn reason(&self, now: Instant) -> Option<Reason> {
-        (now < self.retry_at).then(|| self.reason.clone())
+        (!self.is_over(now)).then(|| self.reason.clone())
     }
 }

@@ -18,10 +18,10 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 ///
 /// | event | change |
 /// |---|---|
-/// | a write fails, whatever its content | `Failing`; if the tunnel had accepted its unchanged document, edits pause |
-/// | a probe: the tunnel accepts its unchanged document or refuses its content, or has no rules | `AcceptsUnchanged` |
-/// | the write of a probe fails, whatever its content | `Failing` |
-/// | a stage sends its groups | the maximum size of the next group |
+/// | a write fails for another reason than its content | `failure`; after a probe that succeeded, edits pause |
+/// | a probe succeeds: the tunnel accepts or refuses its unchanged document, or has no rules | no failure; `was_probed` |
+/// | the write of a probe fails for another reason than its content | `failure` |
+/// | a stage sends its groups | `group_size` |
 /// | all pieces that a stage sends to a target are decided, and no earlier stage left any | the target is forgotten |
 /// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
@@ -29,57 +29,49 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 
 #[derive(Debug, Default)]
 struct TargetMemory {
-    state: TargetState,
+    /// The reason why the last write failed, unless its content was the cause.
+    failure: Option<Reason>,
+    /// A probe has succeeded since the target is remembered.
+    was_probed: bool,
+    /// A probe succeeded, but the next edit failed.
+    edit_pause: Option<Pause>,
     /// `Halving::group_size` at the end of the last stage.
     group_size: Option<usize>,
-    /// The tunnel accepted its unchanged document, but no edited document.
-    edit_pause: Option<Pause>,
-}
-
-#[derive(Debug, Default)]
-enum TargetState {
-    /// No write failed, or only because of its content.
-    #[default]
-    Writable,
-    /// A write failed, whatever its content, and since then no probe succeeded and no stage was completed.
-    Failing(Reason),
-    /// A probe succeeded after a write had failed. An edit comes next.
-    AcceptsUnchanged,
 }
 
 impl TargetMemories {
-    /// The reason if the last write failed, whatever its content.
+    /// The reason why the last write failed, unless its content was the cause.
     pub(crate) fn failure(&self, id: &str) -> Option<&Reason> {
-        let TargetState::Failing(reason) = &self.0.get(id)?.state else { return None };
-        Some(reason)
+        self.0.get(id)?.failure.as_ref()
     }
 
     /// The same, unless edits of the tunnel are paused now.
     pub(crate) fn failure_to_probe(&self, id: &str, now: Instant) -> Option<&Reason> {
-        let pause = self.0.get(id)?.edit_pause.as_ref();
-        let is_paused = pause.is_some_and(|pause| pause.reason(now).is_some());
-        self.failure(id).filter(|_| !is_paused)
+        let target = self.0.get(id)?;
+        target.failure.as_ref().filter(|_| target.edit_pause.as_ref().is_none_or(|pause| pause.is_over(now)))
     }
 
     pub(crate) fn group_size(&self, id: &str) -> Option<usize> {
         self.0.get(id)?.group_size
     }
 
-    /// Notes that a write failed, whatever its content, and pauses the edits of a tunnel that accepted its unchanged
-    /// document. True if the failure is to be logged: the target was not `Failing`, and its edits were not paused before.
+    /// Notes that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
+    /// succeeded. True if the failure is to be logged: the last write had not failed, and edits were not paused before.
     pub(crate) fn note_failed(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
-        let TargetMemory { state, edit_pause, group_size: _ } = self.target(id);
-        let is_new = !matches!(state, TargetState::Failing(_)) && edit_pause.is_none();
-        if matches!(state, TargetState::AcceptsUnchanged) || edit_pause.is_some() {
+        let TargetMemory { failure, was_probed, edit_pause, group_size: _ } = self.target(id);
+        let is_new = failure.is_none() && edit_pause.is_none();
+        if *was_probed {
             *edit_pause = Some(Pause::after(edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
         }
-        *state = TargetState::Failing(reason.clone());
+        *failure = Some(reason.clone());
         is_new
     }
 
-    /// Notes that the tunnel accepted its unchanged document, or has no rules; or the reason if it did not.
+    /// Notes that a probe succeeded, or the reason why its write failed.
     pub(crate) fn note_probe(&mut self, id: &str, failure: Option<Reason>) {
-        self.target(id).state = failure.map_or(TargetState::AcceptsUnchanged, TargetState::Failing);
+        let target = self.target(id);
+        target.was_probed |= failure.is_none();
+        target.failure = failure;
     }
 
     pub(crate) fn note_group_size(&mut self, id: &str, size: Option<usize>) {

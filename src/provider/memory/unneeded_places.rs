@@ -34,7 +34,7 @@ impl UnneededPlaces {
         self.0.retain(|place, _| found.contains(&place));
         for place in found {
             let UnneededPlace { checks, pause } = self.0.entry(place.clone()).or_default();
-            *checks += u32::from(pause.as_ref().is_none_or(|pause| pause.retry_at <= now));
+            *checks += u32::from(pause.as_ref().is_none_or(|pause| pause.is_over(now)));
         }
     }
 
