@@ -34,9 +34,9 @@ struct ApplyRequest<'a> {
     work: Work<'a>,
     memory: MutexGuard<'a, WriteMemory>,
     changes: &'a Changes,
-    /// True if an attempt was to delete rules of a hostname with an application of ours, perhaps in vain. The application
-    /// may be replaced now.
-    was_to_delete_protected_rules: bool,
+    /// True once an attempt has planned to delete rules of a hostname with an application of ours, even if the deletion
+    /// failed. Only then may a replaced application be deleted.
+    planned_protected_deletions: bool,
 }
 
 impl Work<'_> {
@@ -44,7 +44,7 @@ impl Work<'_> {
     pub(super) fn apply(self, changes: &Changes) -> Result<(), Failure> {
         let provider = self.provider;
         let memory = lock(&provider.write_memory);
-        let mut request = ApplyRequest { work: self, memory, changes, was_to_delete_protected_rules: false };
+        let mut request = ApplyRequest { work: self, memory, changes, planned_protected_deletions: false };
         provider.client().set_writing(true);
         let outcome = request.carry_out();
         request.delete_replaced_applications();
@@ -107,7 +107,7 @@ impl ApplyRequest<'_> {
         if plan.is_empty() || self.work.provider.is_dry_run() {
             return RunResult::default();
         }
-        self.was_to_delete_protected_rules |= deletes_protected_rules(plan, snapshot);
+        self.planned_protected_deletions |= deletes_protected_rules(plan, snapshot);
         self.write_applications(plan);
         let (work, memory) = (self.work, &mut self.memory);
         let result = work.provider.outdating(|| execution::run(work, memory, plan, snapshot));
@@ -150,10 +150,10 @@ impl ApplyRequest<'_> {
         Ok(())
     }
 
-    /// Deletes our applications that are replaced by another one at their place or a wider one, if this request was to
-    /// delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// Deletes our applications that are replaced by another one at their place or a wider one, if this request
+    /// planned to delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.was_to_delete_protected_rules && self.work.has_time() {
+        if self.planned_protected_deletions && self.work.has_time() {
             let Ok(snapshot) = self.work.read(true) else { return };
             self.work.delete_selected(&snapshot, &|one| one.is_replaced);
         }
