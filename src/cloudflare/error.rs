@@ -70,6 +70,11 @@ impl Error {
         }
     }
 
+    /// True if no time or no calls are left, so that no other call can succeed either.
+    pub(crate) fn ends_run(&self) -> bool {
+        matches!(self, Self::OutOfTime | Self::RateLimited { .. })
+    }
+
     /// True if the connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind == TransportErrorKind::Disconnected)

@@ -31,7 +31,7 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// Also after a search that began with suspects of an earlier request.
+/// A search for bad pieces ends with this reason, even if it began with suspects of an earlier request.
 const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's writes, calls or time; the next \
      loops continue the search";
 
@@ -60,7 +60,7 @@ enum Outcome {
 }
 
 /// The reason why writes end before every piece is decided.
-enum Stop {
+pub(super) enum Stop {
     /// Nothing can be written to this target before the next request.
     Target(Reason),
     /// Nothing can be written to any target before the next request: no time or no calls are left.
@@ -95,7 +95,7 @@ pub(super) fn run<'a>(
     execution.ledger.into_result()
 }
 
-/// The reason after a write that failed, whatever its content.
+/// The reason after a write that failed for another reason than its content.
 fn write_failed(kind: &str, name: &str, error: &Error) -> Reason {
     let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
     Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}"))
@@ -204,7 +204,7 @@ impl<'a> Execution<'a> {
 
     /// Sends one group.
     fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
-        self.check_time()?;
+        self.work.check_time()?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => self.send_operations(zone, pieces),
@@ -223,7 +223,7 @@ impl<'a> Execution<'a> {
         }
         match error {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Outcome::Refused(answer)),
-            Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
+            error if error.ends_run() => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -281,8 +281,10 @@ impl<'a> Execution<'a> {
             }
         }
     }
+}
 
-    fn check_time(&self) -> Result<(), Stop> {
-        if self.work.has_time() { Ok(()) } else { Err(Stop::Run(Error::OutOfTime)) }
+impl Work<'_> {
+    fn check_time(self) -> Result<(), Stop> {
+        if self.has_time() { Ok(()) } else { Err(Stop::Run(Error::OutOfTime)) }
     }
 }

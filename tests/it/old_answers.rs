@@ -222,6 +222,26 @@ fn a_list_that_shows_a_record_that_we_deleted_is_old_for_two_minutes_and_believe
     assert_ne!(world.writes(), [""; 0]);
 }
 
+/// A reading asks twice before it believes that an answer is old.
+#[test]
+fn an_old_answer_right_before_a_write_is_told_in_the_words_of_an_old_snapshot() {
+    let world = World::new();
+    let run_loop = |names: &[&str]| {
+        let wanted: Vec<Endpoint> = names.iter().map(|name| published(name, WEB)).collect();
+        world.program.external_dns().run_loop(&wanted)
+    };
+    run_loop(&[A]).expect("published");
+    let home = format!("/accounts/*/cfd_tunnel/{}/configurations", world.harness.tunnel);
+    for nth in [BEFORE_THE_WRITE, BEFORE_THE_WRITE + 1] {
+        world.harness.cloudflare.fault(Matcher::call("GET", &home), nth, OLD);
+    }
+    run_loop(&[A, "b.example.com"]).expect_err("the edit waits");
+    let told =
+        world.harness.log.lines_with(&["the answer about the configuration of tunnel", "b.example.com"]);
+    assert_eq!(told.len(), 1, "{told:#?}");
+    run_loop(&[A, "b.example.com"]).expect("published");
+}
+
 /// An earlier version of the reading shows the service that is asked for now.
 #[test]
 fn an_old_reading_never_shows_that_there_is_nothing_to_write() {

@@ -23,7 +23,7 @@ impl<'a> Execution<'a> {
             self.ledger.note_edited(tunnel, &sent);
             return Ok(Outcome::NotSent);
         }
-        self.check_time()?;
+        self.work.check_time()?;
         if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
             return self.note_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
         }
@@ -90,16 +90,11 @@ impl<'a> Execution<'a> {
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
-    /// rules. Only a lack of time or calls ends the run; other failures concern this tunnel only.
+    /// rules.
     fn read_and_note_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        match self.work.read_document(tunnel) {
-            Ok((document, version)) => {
-                self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-                Ok((document, version))
-            }
-            Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(Stop::Run(error)),
-            Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
-        }
+        let (document, version) = self.work.read_document(tunnel)?;
+        self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+        Ok((document, version))
     }
 }
 
@@ -109,31 +104,30 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-    pub(crate) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Error> {
+    pub(crate) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
         let (document, version) = self.read_document(tunnel)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {
             return Ok(None);
         }
-        if !self.has_time() {
-            return Err(Error::OutOfTime);
-        }
+        self.check_time()?;
         match self.put_document(tunnel, &document, version) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(None),
-            Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => Err(error),
+            Err(error) if error.ends_run() => Err(Stop::Run(error)),
             Err(error) => Ok(Some(write_failed("tunnel", tunnel.as_str(), &error))),
         }
     }
 
-    /// Reads a tunnel's document with its version.
-    fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Error> {
+    /// Reads a tunnel's document with its version. Only a lack of time or calls ends the run; other failures concern this
+    /// tunnel only.
+    fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let (reader, account) = (&self.provider.reader, &self.resolved.account);
-        let Answer { content: (document, configuration), old } =
-            reader.configuration(account, tunnel, self.deadline)?;
-        match old {
-            None => Ok((document, configuration.version)),
-            Some(evidence) => Err(Error::Unreadable(format!("outdated: {evidence}").into())),
+        match reader.configuration(account, tunnel, self.deadline) {
+            Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
+            Ok(Answer { content: _, old: Some(evidence) }) => Err(Stop::Target(outdated(tunnel, &evidence))),
+            Err(error) if error.ends_run() => Err(Stop::Run(error)),
+            Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
         }
     }
 
@@ -160,6 +154,11 @@ impl Work<'_> {
 
 fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {
     Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
+}
+
+/// The words are those of a snapshot with an old answer.
+fn outdated(tunnel: &TunnelId, evidence: &str) -> Reason {
+    Reason::Waiting(format!("the answer about the configuration of tunnel {tunnel} is outdated: {evidence}"))
 }
 
 fn missed_rule(tunnel: &TunnelId) -> Reason {
