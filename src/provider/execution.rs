@@ -23,7 +23,7 @@ use crate::logging;
 use crate::model::{LogLine, TunnelId};
 use crate::provider::Work;
 use crate::provider::memory::WriteMemory;
-use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces};
+use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces, writes_of};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -92,7 +92,8 @@ pub(super) fn run<'a>(
     if let Err(error) = outcome {
         execution.ledger.end_early(error);
     }
-    execution.ledger.into_result()
+    execution.note_results();
+    execution.ledger.result
 }
 
 /// The reason after a write that failed for another reason than its content.
@@ -270,6 +271,24 @@ impl<'a> Execution<'a> {
         for piece in pieces {
             history.pause_refused(piece.fingerprint(), reason.clone(), now);
         }
+    }
+
+    /// Notes the results of the run for the next requests.
+    fn note_results(&mut self) {
+        let now = self.work.provider.clock().now();
+        let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;
+        for host in &self.plan.hosts {
+            if !self.ledger.is_given_up(host) {
+                pieces(host).for_each(|piece| write_history.forget(piece.fingerprint()));
+                for write in writes_of(host, self.snapshot) {
+                    write_history.note_written(&write, now);
+                }
+            } else if pieces(host).any(|piece| self.ledger.is_written(&piece)) {
+                turn.note_half_written();
+            }
+        }
+        // Also after a plan of applications only, whose refusals are in the history.
+        write_history.tidy(now);
     }
 
     /// The kind of the target, and its name.

@@ -110,23 +110,7 @@ impl ApplyRequest<'_> {
         self.planned_protected_deletions |= deletes_protected_rules(plan, snapshot);
         self.write_applications(plan);
         let (work, memory) = (self.work, &mut self.memory);
-        let result = work.provider.outdating(|| execution::run(work, memory, plan, snapshot));
-        self.note_run(plan, &result, snapshot);
-        result
-    }
-
-    /// Notes the result of a run for the next requests.
-    fn note_run(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
-        let now = self.work.provider.clock().now();
-        let WriteMemory { write_history, turn, .. } = &mut *self.memory;
-        if result.is_half_written {
-            turn.note_half_written();
-        }
-        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            plan::pieces(host).for_each(|piece| write_history.forget(piece.fingerprint()));
-            plan::writes_of(host, snapshot).iter().for_each(|write| write_history.note_written(write, now));
-        }
-        write_history.tidy(now);
+        work.provider.outdating(|| execution::run(work, memory, plan, snapshot))
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.

@@ -15,12 +15,10 @@ use crate::reconcile::stamp::Digest;
 #[derive(Debug, Default)]
 pub(crate) struct RunResult {
     pub(crate) refusals: Vec<Refusal>,
-    /// Hostnames whose writes were not completed.
+    /// The hostnames of `refusals`: those whose writes were not completed.
     pub(crate) given_up: BTreeSet<Box<str>>,
     /// Beside a refused rule, pieces are left that the next request can write, so ExternalDNS has to ask again.
     pub(crate) next_request_goes_on: bool,
-    /// A part of a hostname was written, and not all of it.
-    pub(crate) is_half_written: bool,
     pub(crate) ending: Ending,
 }
 
@@ -40,7 +38,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
-    result: RunResult,
+    pub(super) result: RunResult,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
@@ -58,12 +56,6 @@ impl<'a> Ledger<'a> {
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn into_result(self) -> RunResult {
-        let mut left = self.plan.hosts.iter().filter(|host| self.is_given_up(host));
-        let is_half_written = left.any(|host| pieces(host).any(|piece| self.is_written(&piece)));
-        RunResult { is_half_written, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
