@@ -177,7 +177,7 @@ pub enum Reason {
     /// The tunnel's document does not allow the edit.
     RuleConflict(String),
     Cloudflare(String),
-    /// A write failed, whatever its content, or no time or calls were left for it. The log has a line about that.
+    /// A write failed for another reason than its content, or no time or calls were left for it. The log has a line about that.
     Failed(String),
     /// The application of this place is written first.
     WaitsForApplication(Place),

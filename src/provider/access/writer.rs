@@ -19,7 +19,7 @@ pub(crate) enum NotWritten {
     NotTried,
     /// Cloudflare refused the content.
     Refused(Reason),
-    /// The write failed, whatever its content, and another attempt may succeed.
+    /// The write failed for another reason than its content, and another attempt may succeed.
     Failed(Reason),
 }
 
