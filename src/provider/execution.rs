@@ -50,7 +50,7 @@ struct Execution<'a> {
     search_writes: usize,
 }
 
-/// The outcome of a write after which other pieces can be sent.
+/// The outcome for a group after which other groups can be sent.
 enum Outcome {
     Written,
     /// Nothing was left to write: foreign rules are in the way of all edits, or the document has them already.
@@ -152,14 +152,14 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Writes all groups with as few calls as possible. Each request writes at least one group. If the group is refused,
+    /// Writes all groups with as few calls as possible. Each request takes at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress. True if Cloudflare answered
     /// a write: otherwise nothing was learned about the target.
     ///
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<bool, Stop> {
-        let mut is_answered = false;
+        let (mut is_answered, mut is_first) = (false, true);
         loop {
             let (operations_max, time_left) = (self.operations_max(target), self.work.time_left());
             let sent = halving.next(operations_max, time_left, |host| self.ledger.is_given_up(host));
@@ -167,11 +167,12 @@ impl<'a> Execution<'a> {
                 return Ok(is_answered);
             }
             let calls_left = self.work.provider.client().calls_left();
-            if is_answered && halving.is_used_up(self.search_writes, calls_left, time_left) {
+            if !is_first && halving.is_used_up(self.search_writes, calls_left, time_left) {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
             let outcome = self.send(target, &sent)?;
+            is_first = false;
             is_answered |= !matches!(outcome, Outcome::NotSent);
             match outcome {
                 Outcome::Written | Outcome::NotSent => halving.note_written(),

@@ -180,9 +180,9 @@ impl ApplyRequest<'_> {
     }
 
     /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
-    /// in half of the time, because a tunnel that does not answer can use up a request's time. A read and a write get
-    /// their least time, because a tunnel that is never probed would never be written again. True if a tunnel can be
-    /// written again.
+    /// in half of the time, because a tunnel that does not answer can use up a request's time. Of a short time, the
+    /// probe gets enough for a read and a write if it is left: a tunnel that is never probed would never be written again.
+    /// True if a tunnel can be written again.
     fn probe(&mut self, plan: &Plan, snapshot: &Snapshot) -> bool {
         let (provider, targets) = (self.work.provider, &mut self.memory.targets);
         let now = provider.clock().now();

@@ -29,9 +29,9 @@ pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
 pub(super) const CNAME: &str = "CNAME";
 
-/// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no other: no
-/// path expression begins with `*`.
-pub(super) const UNREAD_PREFIX: &str = "*unread:";
+/// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no valid one:
+/// a path expression closes its parentheses.
+pub(super) const UNREAD_PREFIX: &str = "unread:(";
 
 /// True if an invalid endpoint with this set identifier has a path that is not known.
 pub fn is_unknown_path(set_identifier: &str) -> bool {

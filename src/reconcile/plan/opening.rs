@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::mem;
 
+use crate::collections::inserted;
 use crate::ingress::Rule;
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::ApplicationOperation;
@@ -22,13 +23,16 @@ impl Plan {
     /// Refuses for good the openings that wait for an application which stays. A dry run shows the state after all loops:
     /// there the other openings do not wait, and the refused ones delete no application.
     pub(super) fn decide_openings(&mut self, snapshot: &Snapshot, is_dry_run: bool) {
+        let refusals = mem::take(&mut self.refusals);
+        let moving = refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
+        let moving: BTreeSet<Box<str>> = inserted(moving.map(|one| one.hostname.clone()));
         let mut kept = BTreeSet::new();
-        for refusal in mem::take(&mut self.refusals) {
+        for refusal in refusals {
             let Reason::WaitsForDeletion(applications) = &refusal.reason else {
                 self.refusals.push(refusal);
                 continue;
             };
-            match still_protected(&refusal, applications, self, snapshot) {
+            match still_protected(&refusal, applications, self, &moving, snapshot) {
                 Some(reason) => {
                     kept.extend(applications.iter().cloned());
                     self.refusals.push(Refusal { reason, ..refusal });
@@ -51,17 +55,17 @@ fn still_protected(
     opening: &Refusal,
     applications: &[Box<str>],
     plan: &Plan,
+    moving: &BTreeSet<Box<str>>,
     snapshot: &Snapshot,
 ) -> Option<Reason> {
     let is_written = |tunnel: &TunnelId, rule: &Rule| {
         let name = rule.folded_hostname();
-        // Our rule of the path in another tunnel is deleted later, at the end of a move.
-        let is_ours = snapshot.own_digests().has(tunnel, rule);
+        // The end of a move deletes our rules in the old tunnel.
+        let goes_later = || moving.contains(name) && snapshot.own_digests().has(tunnel, rule);
         let is_edited = |host: &HostPlan| {
-            let mut of_path = host.edits.iter().filter(|one| one.edit.path() == rule.path());
-            of_path.any(|one| is_ours || one.tunnel == *tunnel)
+            host.edits.iter().any(|one| one.tunnel == *tunnel && one.edit.path() == rule.path())
         };
-        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
+        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
     };
     let first = applications.first()?;
     let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;

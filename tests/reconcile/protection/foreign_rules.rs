@@ -256,6 +256,10 @@ fn a_word_is_refused_at_once_for_a_foreign_rule_of_the_path_in_another_tunnel() 
 fn a_word_beside_a_move_waits_and_names_no_rule_that_the_move_deletes() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
-    let plan = run(&mut cloudflare, &[in_tunnel(at(NAME, "", OPEN), "office")]);
-    assert_eq!(labels(&plan), ["moving", "waiting"], "{plan:?}");
+    let desired = [in_tunnel(at(NAME, "", OPEN), "office")];
+    let waiting = run(&mut cloudflare, &desired);
+    assert_eq!(labels(&waiting), ["moving", "waiting"], "{waiting:?}");
+    let plans: Vec<Plan> = (0..5).map(|_| run(&mut cloudflare, &desired)).collect();
+    assert!(plans.iter().all(|plan| !labels(plan).contains(&"still_protected")), "{plans:?}");
+    assert_eq!((labels(&plans[4]), names(&cloudflare)), (vec![], vec![]), "{plans:?}");
 }
