@@ -1,11 +1,11 @@
-//! The Access properties of endpoints: those that `records` shows, and those that `adjust` answers with. ExternalDNS asks
-//! for an update in each loop if the two differ, so they differ only if the protection has to change:
+//! The Access properties of endpoints: those that `records` shows, and those that `adjust` answers with. ExternalDNS
+//! asks for an update in each loop if the two differ, so they differ only if the protection has to change:
 //!
 //! | the endpoint of an object has | `records` shows | `adjust` |
 //! |---|---|---|
 //! | no Access property, and its rule is ours | the protection of the rule | adds the same properties |
 //! | `none`, and its place is open | `none` only under a default policy | removes `none` without a default policy |
-//! | audiences, one of them that of our application over the path, made for a wider place | the other audiences | removes that audience |
+//! | the audience of our application for a wider place, and perhaps others | the others | removes that audience |
 //! | any other Access property | the protection of the rule | changes nothing |
 
 use crate::ingress::Rule;
