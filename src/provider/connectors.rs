@@ -33,8 +33,8 @@ impl ConnectorWatch {
     }
 
     /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
-    /// connector, or if a connector has not applied a version from one look to the next. A failed look changes nothing of
-    /// what is known of its tunnel. Holds no lock during a call.
+    /// connector, or if a connector has not applied a version from one look to the next. After a failed look, the
+    /// metrics of its tunnel are absent, and its awaited version and its line of the log stay. Holds no lock during a call.
     pub(super) fn look(&mut self, provider: &Provider, Resolved { account, settings }: &Resolved) {
         let clock = provider.clock();
         if clock.now() < self.next_at {

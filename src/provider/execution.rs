@@ -88,6 +88,7 @@ pub(super) fn run<'a>(
         search_writes: 0,
     };
     let outcome = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
+    // A hostname that is given up only because the run ends early keeps its stamp: the next request writes its rules.
     execution.correct_records();
     if let Err(error) = outcome {
         execution.ledger.end_early(error);
@@ -238,8 +239,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up the pieces that the answer refused. Their content is paused, unless the cause may be over in the next
-    /// request.
+    /// Gives up the first of the pieces, which the answer refused, and the others, which it concerns too. Their content is
+    /// paused, unless the cause may be over in the next request.
     fn refuse_pieces(&mut self, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.work.provider.clock().now();
         let history = &mut self.memory.write_history;
@@ -269,8 +270,10 @@ impl<'a> Execution<'a> {
         let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.give_up_refused(&refused);
-        for piece in pieces {
-            history.pause_refused(piece.fingerprint(), reason.clone(), now);
+        let Some((alone, unsent)) = pieces.split_first() else { return };
+        history.pause_refused(alone.fingerprint(), reason.clone(), now);
+        for piece in unsent {
+            history.pause_unsent(piece.fingerprint(), reason.clone(), now);
         }
     }
 

@@ -75,7 +75,9 @@ impl ApplyRequest<'_> {
             let mut plan = self.plan_after_looks(&snapshot);
             let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            if attempts == APPLY_ATTEMPTS_MAX || !self.may_begin_anew(is_lost, &plan, &snapshot) {
+            let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
+            let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan, &snapshot);
+            if !(has_cause && has_attempts && self.work.has_time()) {
                 return self.finish(&plan, &result);
             }
             attempts += 1;
@@ -90,15 +92,6 @@ impl ApplyRequest<'_> {
                 Err(_) => return self.finish(&plan, &result),
             };
         }
-    }
-
-    /// True if an answer was lost or a probe shows a tunnel that can be written again, and there is time for another attempt.
-    fn may_begin_anew(&mut self, is_lost: bool, plan: &Plan, snapshot: &Snapshot) -> bool {
-        let mut has_cause = is_lost;
-        if !is_lost && self.work.has_time() {
-            has_cause = self.probe(plan, snapshot);
-        }
-        has_cause && self.work.has_time()
     }
 
     /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of

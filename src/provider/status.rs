@@ -200,8 +200,8 @@ impl Provider {
 fn published_paths(hostname: &str, snapshot: &Snapshot, is_outdated: bool) -> Vec<PublishedPath> {
     let parsed = Hostname::parse(hostname).ok();
     let mut paths = parsed.map(|parsed| published(&parsed, snapshot)).unwrap_or_default();
-    for path in paths.iter_mut().filter(|_| is_outdated) {
-        path.what += BEFORE_WRITES;
+    if is_outdated {
+        paths.iter_mut().for_each(|path| path.what += BEFORE_WRITES);
     }
     paths
 }

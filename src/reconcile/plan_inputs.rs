@@ -27,7 +27,7 @@ pub struct PlanInputs {
 
 impl PlanInputs {
     /// Refuses what is not sent now.
-    pub(crate) fn check(&self, fingerprint: u64) -> Result<(), Reason> {
+    pub(crate) fn check_not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
         self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }

@@ -390,7 +390,7 @@ impl fmt::Display for Reason {
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
-                "tunnel {tunnel} was deleted at Cloudflare: make one of its name, or name another one in CF_TUNNEL_ID, and in \
+                "tunnel {tunnel} was deleted at Cloudflare: create one of its name, or name another one in CF_TUNNEL_ID, and in \
                  webhook/tunnel of the objects that name this one"
             ),
             Self::LocalTunnel { tunnel } => write!(

@@ -15,7 +15,7 @@ pub struct Settings {
     tunnels: Vec<ConfiguredTunnel>,
 }
 
-/// A tunnel that the webhook may write.
+/// A tunnel that the webhook may write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredTunnel {
     pub id: TunnelId,

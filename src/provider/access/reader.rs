@@ -1,6 +1,5 @@
 //! Reads Cloudflare Access. A failure is part of the result, because it prevents only work that depends on Access.
 
-use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -102,16 +101,19 @@ impl SnapshotReader {
             }
         }
         let asked = unlike.get(..BY_ID_MAX).unwrap_or(&unlike);
-        let answers = in_parallel(self.settings.parallel_calls, asked, |(_, application)| {
-            let found = self.client.access_application(account, &application.id, deadline).ok()?;
-            found.map(parse_application).transpose().ok()
-        });
-        let answers = answers.into_iter().chain(iter::repeat(None));
-        for ((place, application), answer) in unlike.into_iter().zip(answers) {
-            if answer.is_none() {
-                pending.push(place);
+        let mut answers = in_parallel(self.settings.parallel_calls, asked, |(_, application)| {
+            let found = self.client.access_application(account, &application.id, deadline);
+            found.and_then(|found| found.map(parse_application).transpose())
+        })
+        .into_iter();
+        for (place, application) in unlike {
+            match answers.next() {
+                Some(Ok(present)) => applications.extend(present),
+                Some(Err(_)) | None => {
+                    pending.push(place);
+                    applications.push(application);
+                }
             }
-            applications.extend(answer.unwrap_or(Some(application)));
         }
         pending
     }

@@ -30,12 +30,12 @@ impl Work<'_> {
         let tag = if needs_tag { self.ensure_application_tag() } else { Ok(()) };
         let tag = tag.map_err(|error| match &error {
             // Another instance may have created the tag, and lists may not show the tag yet.
-            Error::Rejected(_) => {
-                Reason::Waiting(format!("the tag of Access applications cannot be created: {error}"))
-            }
+            Error::Rejected(_) => Reason::Waiting(format!(
+                "the webhook cannot make sure of the tag of Access applications: {error}"
+            )),
             error => reason_of(error),
         });
-        // No write begins with less time left. Of a short time it is a quarter, so that some writes are sent.
+        // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some too.
         let write_time_min = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
         let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
         let write_one = |write: &ApplicationWrite| match &tag {

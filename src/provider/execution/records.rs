@@ -106,7 +106,9 @@ impl<'a> Execution<'a> {
 
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
         let operations: Vec<_> = corrections.iter().map(|(hostname, one)| (*hostname, one)).collect();
-        let Err(error) = self.post_batch(zone, &operations) else { return };
+        let has_time = self.work.has_time();
+        let sent = if has_time { self.post_batch(zone, &operations) } else { Err(Error::OutOfTime) };
+        let Err(error) = sent else { return };
         let is_missing = matches!(&error, Error::Rejected(answer) if answer.is_missing_record());
         if is_missing && corrections.len() > 1 {
             // One of the records was deleted meanwhile. The other comments are corrected all the same.

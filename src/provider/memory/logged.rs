@@ -47,10 +47,14 @@ impl<T: Ord + Clone> Logged<T> {
             self.0.insert(item, Entry { logged_at, seen_at: now, is_present: true });
         }
         let new = self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect();
-        let absent = before.into_iter().filter(|(item, entry)| is_expected(item, now - entry.seen_at));
-        for (item, entry) in absent.take(ABSENT_MAX) {
-            self.0.entry(item).or_insert(Entry { is_present: false, ..entry });
-        }
+        let is_absent = |item: &T| !self.0.contains_key(item);
+        let absent = before
+            .into_iter()
+            .filter(|(item, entry)| is_absent(item) && is_expected(item, now - entry.seen_at));
+        let absent =
+            absent.take(ABSENT_MAX).map(|(item, entry)| (item, Entry { is_present: false, ..entry }));
+        let absent: Vec<_> = absent.collect();
+        self.0.extend(absent);
         new
     }
 
@@ -87,6 +91,16 @@ mod tests {
                 "at {time}"
             );
         }
+    }
+
+    #[test]
+    fn present_items_take_no_room_of_the_absent_ones() {
+        let mut logged = Logged::default();
+        let mut replace =
+            |number: usize| logged.replace_expecting((0..number).collect(), 0, &|_: &usize, _| true);
+        replace(ABSENT_MAX + 1);
+        replace(ABSENT_MAX);
+        assert_eq!(replace(ABSENT_MAX + 1), [0; 0]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl TargetMemories {
         self.target(id).group_size = size;
     }
 
-    /// Notes that every piece of the target is written or refused.
+    /// Forgets the target, whose pieces are all written or refused.
     pub(crate) fn forget(&mut self, id: &str) {
         self.0.remove(id);
     }

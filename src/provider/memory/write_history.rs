@@ -28,6 +28,8 @@ pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
 enum Key {
     /// The fingerprint of a suspect: content that was refused or failed alone.
     Suspect(u64),
+    /// The fingerprint of content that was not sent, because its zone is full.
+    Unsent(u64),
     /// The key of a `ComparedWrite` that was done. A write that is done again within a short time was reverted.
     Done(u64),
 }
@@ -60,6 +62,11 @@ impl WriteHistory {
         self.pause(Key::Suspect(content), content, reason, now);
     }
 
+    /// Pauses content that was not sent, because Cloudflare refused other content for a reason that concerns both.
+    pub(crate) fn pause_unsent(&mut self, content: u64, reason: Reason, now: Instant) {
+        self.pause(Key::Unsent(content), content, reason, now);
+    }
+
     /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
     /// content.
     pub(crate) fn note_suspect(&mut self, content: u64, now: Instant) {
@@ -70,6 +77,7 @@ impl WriteHistory {
     /// Forgets the refusal of content that was accepted.
     pub(crate) fn forget(&mut self, content: u64) {
         self.0.remove(&Key::Suspect(content));
+        self.0.remove(&Key::Unsent(content));
     }
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.

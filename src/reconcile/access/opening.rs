@@ -56,7 +56,9 @@ impl Gate<'_> {
         let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
         let deletions: Vec<_> =
             covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
-        deletions.iter().try_for_each(|write| context.inputs.check(write.content_fingerprint()))?;
+        deletions
+            .iter()
+            .try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
         let is_last = !is_accepted && covering.len() == 1;
         let ids = || covering.iter().map(|own| own.application.id.clone()).collect();
         let waits_for = if is_last { Vec::new() } else { ids() };

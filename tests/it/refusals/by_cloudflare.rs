@@ -1,9 +1,12 @@
 //! A record or a rule that Cloudflare refuses stops no other, and is not tried again until something has changed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::clock::ManualClock;
 use test_support::harness::published;
 
 use super::{assert_costs_nothing, names, ruled, stamped, twenty, without};
@@ -184,6 +187,32 @@ fn what_does_not_fit_into_a_full_zone_costs_no_write_and_is_tried_again_after_a_
     assert_eq!(stamped(&account).len(), fit + 2);
     assert_eq!(ruled(&account), stamped(&account));
     assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full again");
+}
+
+/// Each of them counted as refused alone, and so was sent alone once the pause was over.
+#[test]
+fn what_was_not_sent_to_a_full_zone_is_sent_together_once_there_is_room() {
+    let account = SharedAccount::new();
+    let quota = |more: usize| {
+        account.cloudflare().edit(|cloudflare| {
+            let present = cloudflare.records(&account.harness.zone).len();
+            cloudflare.zone_mut(&account.harness.zone).record_quota = present + more;
+        });
+    };
+    quota(0);
+    let desired: Vec<Endpoint> =
+        (0..80).map(|number| published(&format!("h{number}.example.com"), "http://web:80")).collect();
+    let clock = Arc::new(ManualClock::default());
+    let program = account.harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    program.external_dns().run_loop(&desired).expect("the zone is full");
+    quota(1_000);
+    clock.put_ahead(Duration::from_secs(700));
+    account.cloudflare().take_calls();
+    program.external_dns().run_loop(&desired).expect("there is room");
+    assert_eq!(stamped(&account), names(&desired));
+    let writes = account.cloudflare().count_calls().writes;
+    assert!(writes <= 4, "{writes} writes");
 }
 
 /// A token may edit the records of some of the zones that it reads.

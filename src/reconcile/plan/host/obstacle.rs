@@ -117,7 +117,7 @@ fn wider_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a
     // A rule of the hostname that is ours may be deleted.
     let is_last = |rule: &Rule| is_foreign(rule) || !rule.has_hostname(&host.hostname);
     let rules = snapshot.tunnels.get(visited)?.rules_taking_until(host.name(), None, &is_last).into_iter();
-    // A rule with only a path is for no hostname more than for another.
+    // A rule with only a path belongs to no hostname.
     let counts = |rule: &Rule| !rule.folded_hostname().is_empty() || rule.path().is_none();
     rules.filter(|rule| is_foreign(rule) && counts(rule)).find(|rule| !is_status(rule.service()))
 }

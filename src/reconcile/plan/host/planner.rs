@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::decide::decide;
-use super::writes::{hiding_deletion, planned_writes};
+use super::writes::{deletion_of_hiding_record, planned_writes};
 use crate::model::Hostname;
 use crate::reconcile::access::gate::{self, Gated};
 use crate::reconcile::canonical::Publication;
@@ -45,16 +45,16 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let mut outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
-    match planned {
+    let outcome = match planned {
         Ok((host_plan, unfinished)) => {
-            outcome.plan = Some(host_plan).filter(|plan| !plan.is_empty());
             outcome.refusals.extend(unfinished.into_iter().map(refusal));
+            HostOutcome { plan: Some(host_plan).filter(|plan| !plan.is_empty()), ..outcome }
         }
         Err(reason) => {
-            outcome = outcome.without_plan([refusal(reason)]);
-            outcome.plan = hiding_deletion(&decision.host, resource.clone());
+            let plan = deletion_of_hiding_record(&decision.host, resource.clone());
+            HostOutcome { plan, ..outcome.without_plan([refusal(reason)]) }
         }
-    }
+    };
     let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
     let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
     if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
@@ -77,7 +77,9 @@ fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<
 /// Refuses a publication whose rule Cloudflare refused and would refuse again.
 fn check_not_refused(publication: &Publication, inputs: &PlanInputs) -> Result<(), Reason> {
     match &publication.rule {
-        Some(rule) if !inputs.paused.is_empty() => inputs.check(rule_fingerprint(&publication.tunnel, rule)),
+        Some(rule) if !inputs.paused.is_empty() => {
+            inputs.check_not_paused(rule_fingerprint(&publication.tunnel, rule))
+        }
         _ => Ok(()),
     }
 }

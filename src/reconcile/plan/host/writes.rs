@@ -255,7 +255,7 @@ pub(super) fn planned_writes(
 
 /// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
 /// wildcard's record with another target. All its digests go, also those of a recent change.
-pub(super) fn hiding_deletion(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
+pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| {
         let removed_dangling = comment::dangling(host, &[]);
         let comment =
