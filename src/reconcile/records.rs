@@ -92,7 +92,9 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
 /// endpoint with several targets. A record alone and a rule without a path become one endpoint with its target twice: no
 /// object asks for that, so ExternalDNS plans an update.
 fn merged(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
-    endpoints.sort_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
+    endpoints.sort_unstable_by(|a, b| {
+        (key(a), &a.targets, &a.provider_specific).cmp(&(key(b), &b.targets, &b.provider_specific))
+    });
     endpoints.dedup_by(|later, first| {
         let is_same = key(later) == key(first);
         if is_same {

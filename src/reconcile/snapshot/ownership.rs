@@ -103,15 +103,9 @@ impl Snapshot {
         hostname: &Hostname,
         stamp: &Stamp,
     ) -> Vec<RuleInTunnel<'s>> {
-        let named = self.digests_claimed_by(hostname, stamp);
-        let mut rules = self.rules_of(hostname);
-        rules.retain(|(id, rule)| named.contains(&Digest::of(id, rule.path())));
-        rules
-    }
-
-    /// The digests of the rules of a hostname that a stamp names. This function alone decides which rules are ours.
-    fn digests_claimed_by(&self, hostname: &Hostname, stamp: &Stamp) -> BTreeSet<Digest> {
-        &naming_digests(&self.digested_rules_of(hostname)) & &stamp.claims.digests
+        let rules = self.digested_rules_of(hostname);
+        let claimed = claimed_digests(&rules, stamp);
+        rules.into_iter().filter(|(digest, _)| claimed.contains(digest)).map(|(_, placed)| placed).collect()
     }
 
     /// The rules of a hostname, ours and foreign, each with its digest.
@@ -156,12 +150,18 @@ impl Snapshot {
             let mut own = OwnDigests::default();
             for OwnRecord { zone: _, record, stamp } in self.own_records() {
                 if let Ok(hostname) = Hostname::parse(&record.name) {
-                    own.add(&record.name, self.digests_claimed_by(&hostname, &stamp));
+                    own.add(&record.name, claimed_digests(&self.digested_rules_of(&hostname), &stamp));
                 }
             }
             own
         })
     }
+}
+
+/// The digests of the rules of a hostname that a stamp names. This function alone decides which rules are ours. `rules` are
+/// all rules of the hostname.
+fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTreeSet<Digest> {
+    &naming_digests(rules) & &stamp.claims.digests
 }
 
 /// Each digest that exactly one of the rules has. `rules` are all rules of a hostname.
