@@ -180,7 +180,8 @@ impl SnapshotReader {
         Ok(Answer { content: Content::Tunnel(Some((id.clone(), tunnel))), old })
     }
 
-    /// Reads a tunnel's configuration, and parses its document. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
+    /// Reads a tunnel's configuration, and parses its document. The configuration of a tunnel that does not exist yet
+    /// (`DRY_RUN`) is empty.
     pub(super) fn configuration(
         &self,
         account: &AccountId,

@@ -243,9 +243,7 @@ fn an_access_that_hangs_costs_a_request_its_patience_once() {
     for number in 0..30 {
         harness.cloudflare.add_zone(&format!("zone{number}.test"), Plan::Free);
     }
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&GUARD);
     program.external_dns().run_loop(&web()).expect("it is covered");
     // Calls that are under way end together, when the time for Access is over.
     harness.cloudflare.fault_every(Matcher::list_applications(), Fault::Reset);

@@ -21,9 +21,7 @@ pub(crate) struct ProgramWithLatency {
 
 impl ProgramWithLatency {
     pub(crate) fn new(harness: &Harness, call: Duration, variables: &[(&'static str, &str)]) -> Self {
-        let clock = Arc::new(ManualClock::stopped());
-        let program = harness.start_by(Arc::clone(&clock) as _, variables);
-        program.wait_until_ready();
+        let (clock, program) = harness.start_stopped(variables);
         harness.cloudflare.take_calls();
         Self { clock, program, call }
     }

@@ -1,13 +1,11 @@
 //! Answers that are well-formed and untrue: of another shape, older than what was seen, or a page for what was done.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::limits::{DIGEST_WITHOUT_RULE_MIN_AGE, RECORDS_PER_PAGE};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program, endpoint, published};
 
 use crate::access_strangers::Stage;
@@ -83,9 +81,7 @@ fn a_list_whose_next_page_is_the_same_again_is_not_read_and_nothing_is_written()
 #[test]
 fn a_configuration_older_than_one_seen_in_an_earlier_request_is_not_written_back_for_ten_minutes() {
     let harness = Harness::with_foreign();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let external_dns = program.external_dns();
     let two = all(&["a.example.com", "b.example.com"]);
     settle(external_dns, &harness.cloudflare, &two).expect("published");

@@ -1,10 +1,8 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
-use std::sync::Arc;
-
 use cloudflare_emulator::{Call, NewTunnel, Plan, RuleText};
 use external_dns_cloudflare_tunnel_webhook::limits;
-use test_support::clock::{ManualClock, eventually};
+use test_support::clock::eventually;
 use test_support::harness::{FOREIGN_RULE, Harness, endpoint, endpoint_of, published};
 
 use crate::shared_account::settle;
@@ -283,9 +281,7 @@ fn of_expressions_with_one_beginning_the_narrower_one_answers() {
 #[test]
 fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_about_it() {
     let harness = Harness::without_tunnel();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[("DRY_RUN", "true")]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[("DRY_RUN", "true")]);
     let warned = harness.log.lines_with(&["the tunnel \"home\" is not created"]);
     assert!(matches!(&*warned, [line] if line.starts_with("WARN")), "{warned:?}");
     let desired = [published("web.example.com", "http://web:80")];

@@ -102,9 +102,7 @@ fn a_request_whose_answer_is_lost_goes_on_with_the_hostnames_of_its_own_turn() {
 #[test]
 fn after_a_lost_answer_a_turn_that_runs_out_of_time_is_repeated() {
     let harness = roomy();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let takes = |seconds: u64| {
         let clock = Arc::clone(&clock);
         move |_: &mut Cloudflare| clock.put_ahead(Duration::from_secs(seconds))
@@ -205,9 +203,7 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass() {
 fn a_thousand_hostnames_that_take_all_of_the_time_let_others_pass() {
     let harness = roomy();
     let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
     let mut wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
     wanted.push(published("zz.example.org", "http://shop:80"));
@@ -248,9 +244,7 @@ fn behind_a_thousand_moves_that_wait_no_hostname_is_led_to_a_tunnel_without_conn
 
 /// The program at a Cloudflare that takes long for the first of such calls.
 fn start_slow(harness: &Harness, call: &Matcher) -> Program {
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     harness.cloudflare.take_calls();
     harness.cloudflare.edit_after(call.clone(), 1, move |_| clock.put_ahead(LONG));
     program
@@ -261,10 +255,7 @@ fn start_beside_forbidden_zone(harness: &Harness) -> (Arc<ManualClock>, Program)
     let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
     let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
     harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
-    (clock, program)
+    harness.start_stopped(&[])
 }
 
 /// A zone with room for all of them.
@@ -288,9 +279,7 @@ fn records_that_a_request_left_without_rules_are_taken_back_before_others_have_t
         if is_first_throttled {
             harness.cloudflare.fault(Matcher::batch(), 1, Fault::limited(1));
         }
-        let clock = Arc::new(ManualClock::stopped());
-        let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-        program.wait_until_ready();
+        let (clock, program) = harness.start_stopped(&[]);
         let shops = shops("example.com", HOSTNAMES);
         let mut hidden = Vec::new();
         for _ in 0..7 {
@@ -309,9 +298,7 @@ fn records_that_a_request_left_without_rules_are_taken_back_before_others_have_t
 #[test]
 fn rules_of_records_that_a_request_wrote_are_written_after_a_request_that_wrote_nothing() {
     let harness = roomy();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let slow = Arc::clone(&clock);
     harness.cloudflare.edit_after(Matcher::batch(), 1, move |_| slow.put_ahead(LONG));
     let external_dns = program.external_dns();
@@ -331,9 +318,7 @@ fn rules_of_records_that_a_request_wrote_are_written_after_a_request_that_wrote_
 #[test]
 fn rules_of_records_are_written_before_others_have_their_turn_although_the_request_could_not_read_again() {
     let harness = roomy();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::Reset);
     let list = Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone));
     (3..12).for_each(|nth| harness.cloudflare.fault(list.clone(), nth, Fault::status(500)));
@@ -416,9 +401,7 @@ fn hostnames_that_a_later_turn_left_half_written_are_all_finished_by_the_next_re
     let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
     let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
     harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[("CF_TUNNEL_ID", "home,office")]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[("CF_TUNNEL_ID", "home,office")]);
     let mut wanted = shops("example.com", 2_500);
     for (number, shop) in wanted.iter_mut().enumerate() {
         let tunnel = if number % 2 == 0 { "home" } else { "office" };

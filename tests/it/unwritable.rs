@@ -210,9 +210,7 @@ fn where_only_the_content_fails_the_probe_does_not_write_a_version_in_every_loop
 #[test]
 fn an_edit_that_a_foreign_rule_prevents_does_not_end_the_pause_of_edits() {
     let harness = Harness::with_foreign();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let both = [published(A, WEB), endpoint(A, &[("tunnel-service", WEB), ("tunnel-path", "^/other")])];
     let run_loop = || {
         let _ = program.external_dns().run_loop(&both);
@@ -249,9 +247,7 @@ fn an_edit_that_a_foreign_rule_prevents_does_not_end_the_pause_of_edits() {
 #[test]
 fn a_probe_writes_nothing_if_too_little_time_is_left_after_its_reading() {
     let harness = Harness::with_foreign();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
     let _ = program.external_dns().run_loop(&[published(A, WEB)]);
     let before = harness.cloudflare.version(&harness.tunnel);
@@ -513,9 +509,7 @@ fn a_new_record_whose_rule_an_old_answer_hides_stays_beside_a_mistake() {
     let harness = Harness::with_foreign();
     proxy_of_a_zone(&harness.cloudflare, "example.com");
     harness.cloudflare.keep_past();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let put = Matcher::put_configuration();
     harness.cloudflare.fault(put.clone(), 1, Fault::DoneButUnanswered);
     let later = Arc::clone(&clock);

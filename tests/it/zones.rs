@@ -309,9 +309,7 @@ fn with_foreign_tunnel() -> (Harness, String) {
 #[test]
 fn zones_and_foreign_tunnels_are_looked_at_again_when_ten_minutes_are_over() {
     let (harness, other) = with_foreign_tunnel();
-    let clock = Arc::new(ManualClock::stopped());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
+    let (clock, program) = harness.start_stopped(&[]);
     let moment = Duration::from_millis(1);
     program.external_dns().records().expect("shown");
     for (passed, looks) in [(Duration::ZERO, 0), (TEN_MINUTES - moment, 0), (moment, 1)] {

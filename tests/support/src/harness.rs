@@ -90,6 +90,14 @@ impl Harness {
         self.start_configured(clock, self.config(variables))
     }
 
+    /// The same by a clock that stands still, once the program is ready.
+    pub fn start_stopped(&self, variables: &[(&'static str, &str)]) -> (Arc<ManualClock>, Program) {
+        let clock = Arc::new(ManualClock::stopped());
+        let program = self.start_by(Arc::clone(&clock) as _, variables);
+        program.wait_until_ready();
+        (clock, program)
+    }
+
     /// The same with a configuration that was changed beyond what variables say.
     pub fn start_configured(&self, clock: Arc<dyn Clock>, config: Config) -> Program {
         self.log.take_thread();
