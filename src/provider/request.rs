@@ -244,5 +244,5 @@ impl ApplyRequest<'_> {
 fn deletes_protected_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
     let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
     let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname().as_str()));
-    hosts.any(|host| !host.comment.removed_dangling.is_empty() || host.edits.iter().any(is_deletion))
+    hosts.any(|host| !host.removed_dangling.is_empty() || host.edits.iter().any(is_deletion))
 }

@@ -16,7 +16,7 @@ mod request;
 
 pub use correction::corrections;
 pub(crate) use fingerprints::{ComparedWrite, writes_of};
-pub use host::comment::CommentPlan;
+pub use host::comment::CommentTemplate;
 pub(crate) use piece::WriteTarget;
 pub use piece::{Piece, pieces, rule_fingerprint};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};

@@ -106,6 +106,11 @@ impl Claims {
         !self.record_only && self.digests.is_empty()
     }
 
+    /// The claims without these digests.
+    pub(super) fn without(&self, digests: &BTreeSet<Digest>) -> Self {
+        Self { digests: &self.digests - digests, ..self.clone() }
+    }
+
     fn parse(run: &str) -> Option<Self> {
         let after = |run: &mut &str, mark| run.strip_prefix(mark).map(|rest| *run = rest).is_some();
         let mut digests = run;

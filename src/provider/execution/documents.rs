@@ -64,7 +64,7 @@ impl<'a> Execution<'a> {
     /// Reads the tunnels that this run did not read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let removes_digest = |host: &&&HostPlan| {
-            !host.comment.removed_dangling.is_empty()
+            !host.removed_dangling.is_empty()
                 && !host.unstamp_operations.is_empty()
                 && !self.ledger.is_given_up(host)
         };

@@ -52,5 +52,5 @@ fn corrected_claims(host: &HostPlan, is_written: impl Fn(&PlannedEdit) -> bool) 
         RuleEdit::Delete { .. } => is_written(planned),
     };
     let removed: BTreeSet<Digest> = inserted(host.edits.iter().filter(is_removed).map(PlannedEdit::digest));
-    (!removed.is_empty()).then(|| host.comment.without(&removed))
+    (!removed.is_empty()).then(|| host.claims_during.without(&removed))
 }

@@ -60,7 +60,7 @@ fn reordered(
                 .get(*tunnel)
                 .into_iter()
                 .flat_map(|present| present.document.rules_of(hostname));
-            let stays = |rule: &Rule| host.comment.after.digests.contains(&Digest::of(tunnel, rule.path()));
+            let stays = |rule: &Rule| host.claims_after.digests.contains(&Digest::of(tunnel, rule.path()));
             let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
                 let change = marked_rules.effect_of_reordering(hostname, rule.path())?;
@@ -134,7 +134,7 @@ fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
         RecordOperation::Patch(_) | RecordOperation::Delete { .. } => None,
     })?;
     let is_whole =
-        host.comment.after.record_only || host.comment.after.digests.contains(&Digest::of(&tunnel, None));
+        host.claims_after.record_only || host.claims_after.digests.contains(&Digest::of(&tunnel, None));
     (!is_whole && wildcard.tunnel().as_ref() != Some(&tunnel)).then(|| {
         host.note(format!(
             "the new record takes all other paths of the hostname from the wildcard record {:?}, which leads to {:?}: publish the \

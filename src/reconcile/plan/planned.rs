@@ -10,10 +10,10 @@ use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
-use crate::reconcile::plan::host::comment::CommentPlan;
+use crate::reconcile::plan::host::comment::CommentTemplate;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::stamp::Digest;
+use crate::reconcile::stamp::{Claims, Digest};
 
 /// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl Plan {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
-            host.is_some_and(|host| host.comment.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
+            host.is_some_and(|host| host.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
@@ -133,7 +133,13 @@ pub struct HostPlan {
     pub adoptions: Vec<Adoption>,
     /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
     pub moves_to: Option<TunnelId>,
-    pub comment: CommentPlan,
+    pub comment: CommentTemplate,
+    /// The claims of the comment that [`Stage::Stamp`] writes.
+    pub claims_during: Claims,
+    /// The claims of the comment that [`Stage::Unstamp`] writes.
+    pub claims_after: Claims,
+    /// The dangling digests that [`Stage::Unstamp`] removes, unless a tunnel has a rule with one of them.
+    pub removed_dangling: BTreeSet<Digest>,
 }
 
 /// The result of planning one hostname: its writes, refusals and notes, and the work on applications.

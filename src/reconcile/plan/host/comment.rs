@@ -1,5 +1,5 @@
-//! Plans the comment of a hostname's records through one request: one stamp, which claims the new rules before they are
-//! written and the deleted rules until they are deleted.
+//! The comment of a hostname's records, and what it claims through one request: the new rules before they are written,
+//! and the deleted rules until they are deleted.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
-/// The comment of a hostname's records through one request.
+/// The comment of a hostname's records without its claims, which change during the request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CommentPlan {
+pub struct CommentTemplate {
     /// The stamp before the request, with the object and the hostname of the new one.
     pub(super) stamp: Stamp,
     /// The namespace that the stamp is to name.
@@ -20,12 +20,6 @@ pub struct CommentPlan {
     pub(super) limit_bytes: usize,
     /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
     pub(super) may_be_cut: bool,
-    /// The claims from Stamp until Unstamp.
-    pub(super) during: Claims,
-    /// The claims after Unstamp.
-    pub(crate) after: Claims,
-    /// The dangling digests that Unstamp removes, unless a tunnel has a rule with one of them.
-    pub removed_dangling: BTreeSet<Digest>,
 }
 
 /// The object of all rules of the hostname, if they have a single object.
@@ -70,16 +64,15 @@ pub(super) fn lack_of_room(
     accepted: &[&Gated],
     withdrawn: &[Option<&str>],
 ) -> Option<Reason> {
-    let comment = CommentPlan::of(host, accepted, withdrawn);
-    if comment.has_room(&comment.during) {
+    let (comment, claims) = (CommentTemplate::of(host, accepted), claims_during(host, accepted, withdrawn));
+    if comment.has_room(&claims) {
         return None;
     }
-    let digests = &comment.during.digests - &dangling(host, accepted);
-    let (rules, limit_bytes) = (digests.len(), comment.limit_bytes);
-    Some(if comment.has_room(&Claims { digests, ..comment.during }) {
+    let without_dangling = claims.without(&dangling(host, accepted));
+    Some(if comment.has_room(&without_dangling) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
-        Reason::StampFull { rules, limit_bytes }
+        Reason::StampFull { rules: without_dangling.digests.len(), limit_bytes: comment.limit_bytes }
     })
 }
 
@@ -92,22 +85,18 @@ pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     })
 }
 
-impl CommentPlan {
-    /// The comment of a request that publishes the `accepted` endpoints, and that deletes no rule and no digest.
-    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Self {
+impl CommentTemplate {
+    /// The comment of a request that publishes the `accepted` endpoints.
+    pub(super) fn of(host: &Host<'_>, accepted: &[&Gated]) -> Self {
         let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
         stamp.resource = resource(host, accepted, &stamp).map(Into::into);
         stamp.bind_to(host.name());
         let asking = || namespace::code_of(accepted.first()?.resource()?);
-        let during = claims_during(host, accepted, withdrawn);
         Self {
             stamp,
             namespace: host.operator().namespace_guard.then(asking).flatten(),
             limit_bytes: host.zone.comment_max_bytes(),
             may_be_cut: host.takes_over_records(),
-            after: during.clone(),
-            during,
-            removed_dangling: BTreeSet::new(),
         }
     }
 
@@ -119,11 +108,6 @@ impl CommentPlan {
     /// True if the stamp has the digest before anything is written.
     pub(crate) fn had_digest(&self, digest: &Digest) -> bool {
         self.stamp.claims.digests.contains(digest)
-    }
-
-    /// The claims of Stamp without these digests.
-    pub(crate) fn without(&self, digests: &BTreeSet<Digest>) -> Claims {
-        Claims { digests: &self.during.digests - digests, ..self.during.clone() }
     }
 
     /// True if the comment has room for these claims and the namespace.

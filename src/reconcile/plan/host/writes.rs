@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::adoption;
-use super::comment::{self, CommentPlan};
+use super::comment::{self, CommentTemplate};
 use super::decide::Decision;
 use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
@@ -142,13 +142,16 @@ impl<'r, 'a> Change<'r, 'a> {
         deleted.chain(put).collect()
     }
 
-    /// The operations of Stamp and of Unstamp, which write the comment and point the record to its target.
-    fn record_operations(&self, comment: &CommentPlan) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
+    /// The operations of Stamp and of Unstamp, which write the comments and point the record to its target.
+    fn record_operations(
+        &self,
+        during: Option<Box<str>>,
+        after: Option<Box<str>>,
+    ) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
-        let (during, after) = (comment.with(&comment.during), comment.with(&comment.after));
         match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = during.filter(|text| self.changes_stamp(record, text));
@@ -229,16 +232,16 @@ pub(super) fn planned_writes(
     let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
     let fate = RecordFate::of(decision, keeps_dangling);
-    let comment = CommentPlan::of(host, accepted, withdrawn);
+    let comment = CommentTemplate::of(host, accepted);
+    let claims_during = comment::claims_during(host, accepted, withdrawn);
     let mut gone = removed_dangling.clone();
     gone.extend(change.deleted.iter().map(|rule| rule.digest));
-    let is_released = comment.during.is_released || fate == RecordFate::Released;
-    let after = Claims { is_released, ..comment.without(&gone) };
-    let comment = CommentPlan { after, removed_dangling, ..comment };
+    let is_released = claims_during.is_released || fate == RecordFate::Released;
+    let claims_after = Claims { is_released, ..claims_during.without(&gone) };
     let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
-        change.record_operations(&comment)
+        change.record_operations(comment.with(&claims_during), comment.with(&claims_after))
     };
     let kept = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
     let unfinished = change.unfinished_move().into_iter().chain(kept).collect();
@@ -248,6 +251,9 @@ pub(super) fn planned_writes(
         unstamp_operations,
         adoptions: adoption::adoptions(host, accepted),
         moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
+        claims_during,
+        claims_after,
+        removed_dangling,
         ..unwritten(host, comment, resource)
     };
     Ok((plan, unfinished))
@@ -256,16 +262,15 @@ pub(super) fn planned_writes(
 /// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
 /// wildcard's record with another target. All its digests go, also those of a recent change.
 pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
-    hides_wildcard(host).then(|| {
-        let removed_dangling = comment::dangling(host, &[]);
-        let comment =
-            CommentPlan { after: Claims::default(), removed_dangling, ..CommentPlan::of(host, &[], &[]) };
-        HostPlan { unstamp_operations: deletions(host), ..unwritten(host, comment, resource) }
+    hides_wildcard(host).then(|| HostPlan {
+        unstamp_operations: deletions(host),
+        removed_dangling: comment::dangling(host, &[]),
+        ..unwritten(host, CommentTemplate::of(host, &[]), resource)
     })
 }
 
 /// A plan without writes.
-fn unwritten(host: &Host<'_>, comment: CommentPlan, resource: Option<Box<str>>) -> HostPlan {
+fn unwritten(host: &Host<'_>, comment: CommentTemplate, resource: Option<Box<str>>) -> HostPlan {
     HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
@@ -275,6 +280,9 @@ fn unwritten(host: &Host<'_>, comment: CommentPlan, resource: Option<Box<str>>) 
         adoptions: Vec::new(),
         moves_to: None,
         comment,
+        claims_during: Claims::default(),
+        claims_after: Claims::default(),
+        removed_dangling: BTreeSet::new(),
         resource,
     }
 }
