@@ -87,14 +87,14 @@ pub(super) fn run<'a>(
         undecided: BTreeSet::new(),
         search_writes: 0,
     };
-    let outcome = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
+    let ended = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
     // A hostname that is given up only because the run ends early keeps its stamp: the next request writes its rules.
     execution.correct_records();
-    if let Err(error) = outcome {
-        execution.ledger.end_early(error);
+    if let Err(error) = &ended {
+        execution.ledger.give_up_unwritten(error);
     }
     execution.note_results();
-    execution.ledger.result
+    execution.ledger.finish(ended)
 }
 
 /// The reason after a write that failed for another reason than its content.
@@ -117,7 +117,7 @@ impl<'a> Execution<'a> {
 
     fn write_stage(&mut self, stage: Stage, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         let mut by_target: BTreeMap<WriteTarget<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-        for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage == stage) {
+        for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage() == stage) {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {
@@ -179,12 +179,7 @@ impl<'a> Execution<'a> {
                 Outcome::Written | Outcome::NotSent => halving.note_written(),
                 Outcome::Refused(answer) => {
                     if let Some(piece) = halving.divide() {
-                        let mut refused = vec![piece];
-                        if answer.is_record_quota() {
-                            // The zone takes no other record either.
-                            refused.extend(halving.take(Piece::grows));
-                        }
-                        self.refuse_pieces(&refused, &answer);
+                        self.refuse(piece, halving, &answer);
                     }
                 }
             }
@@ -239,41 +234,43 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up the first of the pieces, which the answer refused, and the others, which it concerns too. Their content is
-    /// paused, unless the cause may be over in the next request.
-    fn refuse_pieces(&mut self, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    /// Gives up a piece that was refused alone, and unsent pieces that the same answer concerns. Later requests leave
+    /// their content out for a while, unless the cause may be over by then.
+    fn refuse(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
         let now = self.work.provider.clock().now();
+        let passing_cause = self.passing_cause(&alone, answer);
         let history = &mut self.memory.write_history;
-        let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
+        if let Some(reason) = passing_cause {
+            // The next request begins with the other pieces, because this one may fail again.
+            history.note_suspect(alone.fingerprint(), now);
+            return self.ledger.give_up(alone.host, reason);
+        }
+        // A full zone takes no other record either.
+        let unsent = if answer.is_record_quota() { halving.take(Piece::grows) } else { Vec::new() };
+        let remedy = if answer.is_record_quota() { ZONE_IS_FULL } else { "" };
+        let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
+        history.pause_refused(alone.fingerprint(), reason.clone(), now);
+        for piece in &unsent {
+            history.pause_unsent(piece.fingerprint(), reason.clone(), now);
+        }
+        let refused = [alone].into_iter().chain(unsent).map(|piece| (piece, reason.clone()));
+        self.ledger.give_up_refused(&refused.collect::<Vec<_>>());
+    }
+
+    /// The reason if the cause of a refusal may be over in the next request.
+    fn passing_cause(&self, alone: &Piece<'a>, answer: &ErrorResponse) -> Option<Reason> {
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
-        // The reason, if the cause may be over in the next request.
-        let passing = if !answer.is_of_cloudflare() {
+        if !answer.is_of_cloudflare() {
             Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
         } else if answer.is_missing_record() {
             // The record existed when the snapshot was read.
             Some(meanwhile("deleted"))
-        } else if answer.is_record_conflict() && !pieces.iter().any(is_suspect) {
+        } else if answer.is_record_conflict() && !self.memory.write_history.is_suspect(alone.fingerprint()) {
             // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
             Some(meanwhile("created"))
         } else {
             None
-        };
-        if let Some(reason) = passing {
-            // The next request begins with the other pieces, because these may fail again.
-            for piece in pieces {
-                history.note_suspect(piece.fingerprint(), now);
-            }
-            return self.ledger.give_up_all(pieces, &reason);
-        }
-        let remedy = if answer.is_record_quota() { ZONE_IS_FULL } else { "" };
-        let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
-        let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
-        self.ledger.give_up_refused(&refused);
-        let Some((alone, unsent)) = pieces.split_first() else { return };
-        history.pause_refused(alone.fingerprint(), reason.clone(), now);
-        for piece in unsent {
-            history.pause_unsent(piece.fingerprint(), reason.clone(), now);
         }
     }
 

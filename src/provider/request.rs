@@ -120,8 +120,8 @@ impl ApplyRequest<'_> {
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
         let left = refusals.filter(|refusal| refusal.reason.fails_request()).count() + plan.postponed.len();
-        if left > 0 || result.next_request_goes_on {
-            return Err(failure::unfinished(left.max(1)));
+        if left > 0 {
+            return Err(failure::unfinished(left));
         }
         self.memory.targets.forget_all();
         Ok(())

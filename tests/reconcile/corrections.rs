@@ -91,6 +91,13 @@ fn a_refused_rule_leaves_the_claims_of_the_rules_from_before_the_request() {
     assert_eq!(corrected(&before, &other_service, &[]), [""; 0]);
 }
 
+/// The comment from before the request names the deleted rule, so it would make a foreign rule of that path ours.
+#[test]
+fn a_record_whose_only_rule_was_deleted_does_not_get_its_former_comment_back() {
+    let before = published(FakeCloudflare::new(&[], &[]), &[""]);
+    assert_eq!(corrected(&before, &at(&["^/b$"]), &[""]), [""], "a stamp without claims");
+}
+
 /// Another instance may be about to write its rule.
 #[test]
 fn a_digest_without_a_rule_stays() {

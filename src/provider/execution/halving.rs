@@ -164,7 +164,7 @@ mod tests {
     use crate::fixture::{host_plan, put, tunnel};
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
-    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Stage};
+    use crate::reconcile::plan::{PieceContent, PlannedEdit, RecordOperation};
 
     const TIME: Duration = Duration::from_secs(9);
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn piece(host: &HostPlan) -> Piece<'_> {
-        Piece { host, stage: Stage::Stamp, planned: None }
+        Piece { host, content: PieceContent::Stamp(&host.stamp_operations) }
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
         let edits = edits.map(planned);
         let host = host_plan(name);
-        let pieces = edits.each_ref().map(|edit| Piece::of_edit(&host, edit));
+        let pieces = edits.each_ref().map(|edit| Piece { host: &host, content: PieceContent::Edit(edit) });
         let sent: Vec<&RuleEdit> = in_order(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }

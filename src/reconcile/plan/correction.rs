@@ -3,7 +3,7 @@
 //! A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has its
 //! hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is deleted,
 //! because the new record would hide a wildcard's record, and the comment of an older record is restored. A takeover that
-//! deleted records is not undone.
+//! deleted records is not undone, and a comment that names a deleted rule is not restored.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,18 @@ use crate::reconcile::stamp::{Claims, Digest};
 
 /// The operations that correct the `stamped` records of a hostname. `before` are the hostname's records that the plan
 /// was made for.
-pub fn corrections(
-    host: &HostPlan,
-    is_written: impl Fn(&PlannedEdit) -> bool,
+pub fn corrections<'a>(
+    host: &'a HostPlan,
+    is_written: impl Fn(&'a PlannedEdit) -> bool,
     stamped: &[RecordId],
     before: &[Record],
 ) -> Vec<RecordOperation> {
-    let Some(claims) = corrected_claims(host, is_written) else { return Vec::new() };
+    let Some(claims) = corrected_claims(host, &is_written) else { return Vec::new() };
     let Some(comment) = host.comment.with(&claims) else { return Vec::new() };
     let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
-    let keeps_stamp = !claims.is_empty() || takes_over;
+    let is_deletion = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
+    let has_deleted = host.edits.iter().filter(is_deletion).any(&is_written);
+    let keeps_stamp = !claims.is_empty() || takes_over || has_deleted;
     let correction = |id: &RecordId| {
         let id = id.clone();
         // A new record has no former comment.
@@ -40,11 +42,11 @@ pub fn corrections(
 
 /// The claims that the stamp should have: those of Stamp without rules that were not written and rules that were deleted.
 /// `None` if there are none of these, or if every edit was written: Unstamp may then have run.
-fn corrected_claims(host: &HostPlan, is_written: impl Fn(&PlannedEdit) -> bool) -> Option<Claims> {
+fn corrected_claims<'a>(host: &'a HostPlan, is_written: impl Fn(&'a PlannedEdit) -> bool) -> Option<Claims> {
     if host.edits.iter().all(&is_written) {
         return None;
     }
-    let is_removed = |planned: &&PlannedEdit| match &planned.edit {
+    let is_removed = |planned: &&'a PlannedEdit| match &planned.edit {
         // The digest would make a foreign rule ours, unless the stamp named the rule before this request.
         RuleEdit::Put { replaces, .. } => {
             !replaces && !is_written(planned) && !host.comment.had_digest(&planned.digest())

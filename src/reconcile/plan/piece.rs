@@ -23,40 +23,64 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// Work of one hostname in one stage: one edit of a rule, or all operations on the hostname's records, which must be in
-/// one batch.
+/// Work of one hostname in one stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece<'a> {
     pub host: &'a HostPlan,
-    pub stage: Stage,
-    /// The edit; `None` for operations on records.
-    pub planned: Option<&'a PlannedEdit>,
+    pub content: PieceContent<'a>,
 }
+
+/// One edit of a rule, or all operations on the hostname's records in a stage, which must be in one batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PieceContent<'a> {
+    Stamp(&'a [RecordOperation]),
+    Edit(&'a PlannedEdit),
+    Unstamp(&'a [RecordOperation]),
+}
+
+/// A piece is identified in its plan by its stage and hostname, and an edit also by the tunnel and path of its rule.
+pub(crate) type PieceKey<'a> = (Stage, &'a str, Option<(&'a TunnelId, Option<&'a str>)>);
 
 /// The pieces of a hostname.
 pub fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
-    let of_records = |stage| Piece { host, stage, planned: None };
-    let records = [Stage::Stamp, Stage::Unstamp].map(of_records).into_iter();
-    let edits = host.edits.iter().map(|planned| Piece::of_edit(host, planned));
-    edits.chain(records.filter(|piece| !piece.operations().is_empty()))
+    let stamp = PieceContent::Stamp(&host.stamp_operations);
+    let edits = host.edits.iter().map(PieceContent::Edit);
+    let unstamp = PieceContent::Unstamp(&host.unstamp_operations);
+    let contents = [stamp].into_iter().chain(edits).chain([unstamp]);
+    let pieces = contents.map(move |content| Piece { host, content });
+    pieces.filter(|piece| piece.edit().is_some() || !piece.operations().is_empty())
 }
 
 impl<'a> Piece<'a> {
-    pub(crate) fn of_edit(host: &'a HostPlan, planned: &'a PlannedEdit) -> Self {
-        Self { host, stage: Stage::EditRules, planned: Some(planned) }
+    pub(crate) fn stage(&self) -> Stage {
+        match self.content {
+            PieceContent::Stamp(_) => Stage::Stamp,
+            PieceContent::Edit(_) => Stage::EditRules,
+            PieceContent::Unstamp(_) => Stage::Unstamp,
+        }
+    }
+
+    pub(crate) fn key(&self) -> PieceKey<'a> {
+        let edited = self.planned_edit().map(|planned| (&planned.tunnel, planned.edit.path()));
+        (self.stage(), self.hostname(), edited)
     }
 
     pub(crate) fn target(&self) -> WriteTarget<'a> {
-        self.planned.map_or(WriteTarget::Zone(&self.host.zone), |one| WriteTarget::Tunnel(&one.tunnel))
+        let zone = WriteTarget::Zone(&self.host.zone);
+        self.planned_edit().map_or(zone, |planned| WriteTarget::Tunnel(&planned.tunnel))
     }
 
     pub(crate) fn hostname(&self) -> &'a str {
         &self.host.hostname
     }
 
+    pub(crate) fn planned_edit(&self) -> Option<&'a PlannedEdit> {
+        if let PieceContent::Edit(planned) = self.content { Some(planned) } else { None }
+    }
+
     /// The edited rule.
     pub fn edit(&self) -> Option<&'a RuleEdit> {
-        Some(&self.planned?.edit)
+        Some(&self.planned_edit()?.edit)
     }
 
     /// The set identifier of the edited rule's endpoint.
@@ -66,10 +90,9 @@ impl<'a> Piece<'a> {
 
     /// The operations on records; empty for a rule.
     pub(crate) fn operations(&self) -> &'a [RecordOperation] {
-        match self.stage {
-            Stage::Stamp => &self.host.stamp_operations,
-            Stage::EditRules => &[],
-            Stage::Unstamp => &self.host.unstamp_operations,
+        match self.content {
+            PieceContent::Stamp(operations) | PieceContent::Unstamp(operations) => operations,
+            PieceContent::Edit(_) => &[],
         }
     }
 
@@ -82,10 +105,12 @@ impl<'a> Piece<'a> {
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
     pub fn fingerprint(&self) -> u64 {
-        self.planned.map_or_else(
-            || operations_fingerprint(self.operations()),
-            |planned| edit_fingerprint(&planned.tunnel, &planned.edit),
-        )
+        match self.content {
+            PieceContent::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
+            PieceContent::Stamp(operations) | PieceContent::Unstamp(operations) => {
+                fingerprint([&*format!("{operations:?}")])
+            }
+        }
     }
 }
 
@@ -103,11 +128,6 @@ pub(super) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
             fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
         }
     }
-}
-
-/// The fingerprint by which a refusal of a hostname's operations is remembered.
-fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
-    fingerprint([&*format!("{operations:?}")])
 }
 
 #[cfg(test)]
@@ -137,12 +157,8 @@ mod tests {
         for (operations, grows) in
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
-            let host = HostPlan { stamp_operations: operations.to_vec(), ..host_plan("a.example.com") };
-            assert_eq!(
-                Piece { host: &host, stage: Stage::Stamp, planned: None }.grows(),
-                grows,
-                "{operations:?}"
-            );
+            let piece = Piece { host: &host_plan("a.example.com"), content: PieceContent::Stamp(operations) };
+            assert_eq!(piece.grows(), grows, "{operations:?}");
         }
     }
 }
