@@ -67,11 +67,11 @@ impl Adopt {
 /// The least mode that allows the takeover of a record or rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The hostname points to a tunnel of ours.
+    /// A CNAME without a stamp points to a configured tunnel, or the rule's hostname has a record.
     Tunnel,
     /// The record or rule is this owner's.
     Owner(Box<str>),
-    /// The owner is not known.
+    /// The owner is not known, or the record is another instance's with our owner, or the rule's hostname has no record.
     All,
 }
 

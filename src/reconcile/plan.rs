@@ -53,9 +53,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let access_requests = request::access_requests(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
-    let mut plan = Plan::default();
-    plan.take_turn(candidates(requests, context), turn, context);
-    plan.decide_openings(snapshot, inputs.is_dry_run);
+    let turn = planned_turn(candidates(requests, context), turn, context);
+    let mut plan = opening::decide_openings(turn, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -90,32 +89,31 @@ fn candidates(
     candidates
 }
 
-impl Plan {
-    /// Plans the candidates until enough hostnames change. The remaining candidates are postponed, except those that are
-    /// planned without writes of rules and records.
-    fn take_turn(
-        &mut self,
-        mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
-        turn: Turn<'_>,
-        context: PlanContext<'_>,
-    ) {
-        let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
-        for (position, candidate) in first.into_iter().chain(candidates) {
-            let outcome = match candidate {
-                TurnCandidate::Planned(outcome) if outcome.plan.is_none() => *outcome,
-                _ if self.hosts.len() >= turn.hostnames_max => {
-                    self.postponed.insert(position.hostname.clone());
-                    self.next_turn.get_or_insert(position);
-                    continue;
-                }
-                TurnCandidate::Planned(outcome) => *outcome,
-                TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
-            };
-            self.hosts.extend(outcome.plan);
-            self.refusals.extend(outcome.refusals);
-            self.notes.extend(outcome.notes);
-            self.application_writes.extend(outcome.application_writes);
-        }
-        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+/// The plan of the candidates until enough hostnames change. All remaining candidates are postponed, but for deletions
+/// that need no write of rules and records.
+fn planned_turn(
+    mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
+    turn: Turn<'_>,
+    context: PlanContext<'_>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
+    for (position, candidate) in first.into_iter().chain(candidates) {
+        let outcome = match candidate {
+            TurnCandidate::Planned(outcome) if outcome.plan.is_none() => *outcome,
+            _ if plan.hosts.len() >= turn.hostnames_max => {
+                plan.postponed.insert(position.hostname.clone());
+                plan.next_turn.get_or_insert(position);
+                continue;
+            }
+            TurnCandidate::Planned(outcome) => *outcome,
+            TurnCandidate::Unplanned(request) => plan_host(&position.hostname, request, context),
+        };
+        plan.hosts.extend(outcome.plan);
+        plan.refusals.extend(outcome.refusals);
+        plan.notes.extend(outcome.notes);
+        plan.application_writes.extend(outcome.application_writes);
     }
+    plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+    plan
 }

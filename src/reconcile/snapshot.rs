@@ -19,7 +19,7 @@ use crate::reconcile::access::applications::ApplicationIndex;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::{OperatorSettings, Settings};
 
-/// The zones' records and the tunnels' configurations at one time.
+/// The result of one reading: zones with records, tunnels with configurations, and Access.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The settings by which the snapshot was read.
@@ -66,7 +66,7 @@ pub struct TunnelSnapshot {
 }
 
 impl TunnelSnapshot {
-    /// The rules that may answer visitors of a path at a name, up to the first rule that takes all these visitors.
+    /// The rules that may answer visitors of a path at a name, up to the first rule that covers all their requests.
     pub(super) fn rules_taking(&self, name: &str, path: Option<&str>) -> Vec<&Rule> {
         self.rules_taking_until(name, path, &|_| true)
     }

@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME};
-use test_support::harness::{endpoint, published};
+use test_support::harness::{endpoint, endpoint_of, published};
 
 fn notes(plan: &Plan) -> Vec<(String, String)> {
     plan.notes.iter().map(|note| (note.hostname.to_string(), note.text.clone())).collect()
@@ -58,6 +58,21 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
     assert_eq!(hostname, "deep.down.wild.example.com", "beside the other one a name stands already");
     assert!(text.contains("takes \"down.wild.example.com\" and all names below it"), "{text}");
     assert_eq!(notes(&cloudflare.run_loop(&desired, usize::MAX)), []);
+}
+
+#[test]
+fn a_hint_names_the_object_of_its_rule_and_not_another_of_the_hostname() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let of = |object, path, service| {
+        endpoint_of(object, "a.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
+    };
+    let desired = [
+        of("ingress/default/first", "^/a$", "http://web:80"),
+        of("ingress/default/second", "^/b$", "http://web:443"),
+    ];
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
+    let [Note { resource, text, .. }] = &*plan.notes else { panic!("{:?}", plan.notes) };
+    assert_eq!(resource.as_deref(), Some("ingress/default/second"), "{text}");
 }
 
 #[test]

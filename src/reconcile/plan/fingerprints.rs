@@ -12,8 +12,9 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write, as it is compared with earlier writes: fingerprints of the rule or hostname that it changes, and of its
-/// content with the state in the snapshot; of an application, its place and its content.
+/// One write, as it is compared with earlier writes. The fingerprint `key` identifies what is written: a rule, the records
+/// of a hostname, or the application of a place. The other one is of the content, and but for applications also of the
+/// state in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ComparedWrite {
     pub(crate) key: u64,

@@ -51,7 +51,8 @@ struct HostRule<'a> {
 /// The relation of a rule to us.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
-    /// A stamp of ours names the rule. Or our record was deleted by hand, the rule is as wanted, and the new stamp names it.
+    /// A stamp of ours names the rule. Or the hostname has no record and the rule is exactly as wanted, so our record was
+    /// deleted by hand.
     Ours,
     /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
     Adopted,
@@ -101,9 +102,9 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The evidence of an old answer that concerns the hostname. An old answer concerns the hostname if it is about a
-    /// zone around the hostname, or about a tunnel that visitors reach, that an endpoint asks for, or that has or may
-    /// have a rule of the hostname. No decision is made by such an answer.
+    /// The evidence of an old answer that concerns the hostname: about a zone around it, or about a tunnel that visitors
+    /// reach, that an endpoint asks for, or that has a rule of the hostname. With a dangling digest, every old
+    /// answer concerns it. No decision is made by such an answer.
     fn old_answer(&self, wanted: &[Wanted<Gated>]) -> Option<&'a str> {
         let snapshot = self.snapshot();
         if snapshot.old_answers.is_empty() {
@@ -151,7 +152,7 @@ impl<'a> Host<'a> {
         self.stamped_records().next().is_some()
     }
 
-    /// True if the hostname has neither a record of ours nor a foreign one that excludes a CNAME.
+    /// True if the hostname has no record that excludes a CNAME, neither ours nor foreign.
     fn has_no_record(&self) -> bool {
         !self.has_stamped_record() && self.foreign_records.is_empty()
     }

@@ -27,17 +27,19 @@ pub(super) fn notes_of(
 
 /// Notes on written rules that may not do what their endpoints ask for. Equal notes are given for one hostname only.
 fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item = Note> {
-    let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
+    let mut first: BTreeMap<String, (&HostPlan, &PlannedEdit)> = BTreeMap::new();
     for host in hosts {
-        let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
-            RuleEdit::Put { rule, .. } => Some(rule),
-            RuleEdit::Delete { .. } => None,
-        });
-        for text in rules.flat_map(|rule| hint::hints(rule, operator)) {
-            first.entry(text).or_insert(host);
+        for planned in &host.edits {
+            let RuleEdit::Put { rule, .. } = &planned.edit else { continue };
+            for text in hint::hints(rule, operator) {
+                first.entry(text).or_insert((host, planned));
+            }
         }
     }
-    first.into_iter().map(|(text, host)| host.note(text))
+    first.into_iter().map(|(text, (host, planned))| Note {
+        resource: planned.resource.clone(),
+        ..Note::about(&host.hostname, text)
+    })
 }
 
 /// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.

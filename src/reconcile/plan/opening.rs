@@ -6,7 +6,6 @@
 //! 3. The request that deletes the last one leaves nothing to wait for.
 
 use std::collections::BTreeSet;
-use std::mem;
 
 use crate::collections::inserted;
 use crate::ingress::Rule;
@@ -19,34 +18,30 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-impl Plan {
-    /// Refuses for good the openings that wait for an application which stays. A dry run shows the state after all loops:
-    /// there the other openings do not wait, and the refused ones delete no application.
-    pub(super) fn decide_openings(&mut self, snapshot: &Snapshot, is_dry_run: bool) {
-        let refusals = mem::take(&mut self.refusals);
-        let moving = refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
-        let moving: BTreeSet<Box<str>> = inserted(moving.map(|one| one.hostname.clone()));
-        let mut kept = BTreeSet::new();
-        for refusal in refusals {
-            let Reason::WaitsForDeletion(applications) = &refusal.reason else {
-                self.refusals.push(refusal);
-                continue;
-            };
-            match still_protected(&refusal, applications, self, &moving, snapshot) {
-                Some(reason) => {
-                    kept.extend(applications.iter().cloned());
-                    self.refusals.push(Refusal { reason, ..refusal });
-                }
-                None if is_dry_run => {}
-                None => self.refusals.push(refusal),
-            }
-        }
-        if is_dry_run {
-            self.application_writes.retain(
-                |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
-            );
+/// The plan after the refusal of openings that wait for an application which stays: they fail no request. A dry run
+/// shows the state after all loops: there the other openings do not wait, and the refused ones delete no application.
+pub(super) fn decide_openings(plan: Plan, snapshot: &Snapshot, is_dry_run: bool) -> Plan {
+    let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
+    let moving: BTreeSet<&str> = inserted(moving.map(|one| &*one.hostname));
+    let (mut refusals, mut kept) = (Vec::new(), BTreeSet::new());
+    for refusal in &plan.refusals {
+        let Reason::WaitsForDeletion(applications) = &refusal.reason else {
+            refusals.push(refusal.clone());
+            continue;
+        };
+        if let Some(reason) = still_protected(refusal, applications, &plan, &moving, snapshot) {
+            kept.extend(applications.iter().cloned());
+            refusals.push(Refusal { reason, ..refusal.clone() });
+        } else if !is_dry_run {
+            refusals.push(refusal.clone());
         }
     }
+    let mut application_writes = plan.application_writes.clone();
+    application_writes.retain(|write| match &write.operation {
+        ApplicationOperation::Delete(id) => !(is_dry_run && kept.contains(id)),
+        _ => true,
+    });
+    Plan { refusals, application_writes, ..plan }
 }
 
 /// The reason if an opening waits in vain for the deletion of the first of the `applications`: a rule that accepts its
@@ -55,7 +50,7 @@ fn still_protected(
     opening: &Refusal,
     applications: &[Box<str>],
     plan: &Plan,
-    moving: &BTreeSet<Box<str>>,
+    moving: &BTreeSet<&str>,
     snapshot: &Snapshot,
 ) -> Option<Reason> {
     let is_written = |tunnel: &TunnelId, rule: &Rule| {

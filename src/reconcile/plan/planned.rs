@@ -112,7 +112,7 @@ pub struct Adoption {
 pub struct PlannedEdit {
     pub tunnel: TunnelId,
     pub edit: RuleEdit,
-    /// The object whose endpoint asks for the rule, if it is known.
+    /// The object of the put rule, or for a deletion of the hostname's plan; `None` if it is unknown.
     pub resource: Option<Box<str>>,
 }
 
@@ -160,14 +160,18 @@ impl HostOutcome {
         Self { refusals, ..Self::default() }
     }
 
+    pub(super) fn with_refusals(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
+        self.refusals.extend(refusals);
+        self
+    }
+
     /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
     /// hostname asks for the deletion of no application.
-    pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
+    pub(super) fn without_writes(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
         self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForDeletion(_)));
-        self.refusals.extend(refusals);
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, notes: Vec::new(), ..self }
+        Self { plan: None, notes: Vec::new(), ..self.with_refusals(refusals) }
     }
 }
 

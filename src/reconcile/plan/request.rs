@@ -1,5 +1,4 @@
-//! Sorts one request by hostname, with its endpoints as they are read, and refuses those of other namespaces. Tells what
-//! all its endpoints ask of Access.
+//! Sorts one request by hostname, refuses endpoints of other namespaces, and collects what the endpoints ask of Access.
 
 use std::collections::BTreeMap;
 

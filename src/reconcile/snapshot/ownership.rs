@@ -158,8 +158,8 @@ impl Snapshot {
     }
 }
 
-/// The digests of the rules of a hostname that a stamp names. This function alone decides which rules are ours. `rules` are
-/// all rules of the hostname.
+/// The digests of the rules of a hostname that a stamp names: these rules are ours. `rules` are all rules of the
+/// hostname. If our record was deleted by hand, `adoption::reclaimed` decides.
 fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTreeSet<Digest> {
     &naming_digests(rules) & &stamp.claims.digests
 }
@@ -181,7 +181,7 @@ impl OwnDigests {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
-    /// The digests of a hostname; `None` if none of its rules is ours.
+    /// The digests of a hostname; `None` if the hostname has no record of ours.
     pub fn of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
         self.0.get(hostname)
     }

@@ -23,17 +23,24 @@ use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
 
 /// The part of a request that is carried out, with the refusals.
-pub(super) struct Decision<'a, 'w> {
+pub(super) struct Decision<'a> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
-    /// The endpoints that are published, all in one tunnel.
-    pub(super) accepted: Vec<&'w Gated>,
+    /// The endpoints, each with a publication or with the reason why the endpoint is refused.
+    wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
-    pub(super) withdrawn: Vec<Option<&'w str>>,
+    pub(super) withdrawn: Vec<Option<&'a str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
     pub(super) withdraws_hostname: bool,
     /// The refusals, the work on applications, and the notes on openings.
     pub(super) outcome: HostOutcome,
+}
+
+impl Decision<'_> {
+    /// The endpoints that are published, all in one tunnel.
+    pub(super) fn accepted(&self) -> Vec<&Gated> {
+        accepted_of(&self.wanted)
+    }
 }
 
 impl Wanted<Gated> {
@@ -47,87 +54,93 @@ impl Wanted<Gated> {
 }
 
 /// Decides on the request for a hostname. An endpoint that is refused has the reason in place of its publication.
-pub(super) fn decide<'a, 'w>(
+pub(super) fn decide<'a>(
     before: &Host<'a>,
-    wanted: &'w mut Vec<Wanted<Gated>>,
-    withdrawals: &'w Withdrawn,
-) -> Decision<'a, 'w> {
-    // `adjust` leaves one endpoint for each path. Of several, the first by object counts.
+    wanted: Vec<Wanted<Gated>>,
+    withdrawals: &'a Withdrawn,
+) -> Decision<'a> {
+    // `adjust` leaves one endpoint for each path. Of several that are not refused so far, the first by object counts.
     let mut paths = BTreeSet::new();
-    wanted.retain(|one| one.reason().is_some() || paths.insert(one.set_identifier.clone()));
-    let (host, application_writes) = refuse_until_stable(before, wanted, withdrawals);
-    let wanted: &'w [Wanted<Gated>] = wanted;
-    let refused = wanted.iter().filter_map(|one| Some(one.refusal(host.name(), one.reason()?)));
+    let counts = |one: &Wanted<Gated>| one.reason().is_some() || paths.insert(one.set_identifier.clone());
+    let (host, wanted) = settled(before, wanted.into_iter().filter(counts).collect(), withdrawals);
+    let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
+    // Last, when it is known which endpoints could be published. A dry run writes nothing, so no rule waits.
+    let waiting = if host.is_dry_run() { Vec::new() } else { before_application(&wanted) };
+    let (host, wanted) = if waiting.is_empty() {
+        (host, wanted)
+    } else {
+        settled(before, refuse(wanted, waiting), withdrawals)
+    };
+    let refusal = |one: &Wanted<Gated>| Some(one.refusal(host.name(), one.reason()?));
+    let mut refusals: Vec<Refusal> = wanted.iter().filter_map(refusal).collect();
+    refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
-    let ambiguous = ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason));
-    let refusals = refused.chain(refusals_of_withheld(&host, withdrawals, wanted)).chain(ambiguous).collect();
-    let mut outcome = HostOutcome { refusals, application_writes, ..HostOutcome::default() };
-    wanted.iter().for_each(|one| add_opening(&host, one, &mut outcome));
-    let withdrawn = withdrawn_now(withdrawals, wanted);
+    refusals.extend(ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason)));
+    for one in &wanted {
+        if let Some(AccessStep::Opening { deletions, waits_for }) = one.accepted().map(Gated::access_step) {
+            application_writes.extend(deletions.iter().cloned());
+            let waits = (!waits_for.is_empty()).then(|| Reason::WaitsForDeletion(waits_for.clone()));
+            refusals.extend(waits.map(|reason| one.refusal(host.name(), &reason)));
+        }
+    }
+    let notes = wanted.iter().filter_map(|one| opening_note(&host, one)).collect();
+    let withdrawn = withdrawn_now(withdrawals, &wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
-    Decision { host, accepted: accepted_of(wanted), withdrawn, withdraws_hostname, outcome }
+    let outcome = HostOutcome { refusals, application_writes, notes, ..HostOutcome::default() };
+    Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// Refuses endpoints that cannot be published, until no further endpoint is refused; and last, when it is known which
-/// endpoints could be published, those whose applications are written before their rules. Returns the hostname with
-/// everything that is taken over for the others, and the writes of these applications.
-fn refuse_until_stable<'a>(
+/// The endpoints after the refusal of those that cannot be published, and the hostname with everything that is taken
+/// over for the others.
+fn settled<'a>(
     before: &Host<'a>,
-    wanted: &mut [Wanted<Gated>],
+    mut wanted: Vec<Wanted<Gated>>,
     withdrawals: &Withdrawn,
-) -> (Host<'a>, Vec<ApplicationWrite>) {
-    let mut first_writes = Vec::new();
+) -> (Host<'a>, Vec<Wanted<Gated>>) {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let mut refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
-        if refused.is_empty() && first_writes.is_empty() {
-            first_writes = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-            // A dry run writes nothing, so no rule waits.
-            if !host.is_dry_run() {
-                refused = before_application(wanted);
-            }
-        }
+        let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
+        let refused = refused_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
         if refused.is_empty() {
-            return (host, first_writes);
+            return (host, wanted);
         }
-        for (index, reason) in refused {
-            if let Some(one) = wanted.get_mut(index) {
-                one.publication = Err(reason);
-            }
-        }
+        wanted = refuse(wanted, refused);
     }
 }
 
-/// Adds what is said of an endpoint that opens its place, and the deletion of the application that protects it now, or the
-/// refusal of an opening that waits for it.
-fn add_opening(host: &Host<'_>, one: &Wanted<Gated>, outcome: &mut HostOutcome) {
-    let Some(gated) = one.accepted() else { return };
-    let note = |text| Note { resource: one.resource.clone(), ..Note::about(host.name(), text) };
+/// Puts the reasons in place of the publications at these indices.
+fn refuse(mut wanted: Vec<Wanted<Gated>>, reasons: Vec<(usize, Reason)>) -> Vec<Wanted<Gated>> {
+    for (index, reason) in reasons {
+        if let Some(one) = wanted.get_mut(index) {
+            one.publication = Err(reason);
+        }
+    }
+    wanted
+}
+
+/// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
+fn opening_note(host: &Host<'_>, one: &Wanted<Gated>) -> Option<Note> {
+    let gated = one.accepted()?;
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
     let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
     let foreign = covering.iter().find(|over| over.own.is_none() && over.takes_every_request);
     let foreign = foreign.map(|over| over.application).filter(|application| asks_for_login(application));
-    outcome.notes.extend(foreign.map(|foreign| {
-        note(format!(
-            "webhook/access-policy: none does not open the {}, because the Access application {:?}, which is not ours, asks all \
-             its visitors for a login: make an application with a Bypass policy for this hostname and path",
-            rule_at(&one.set_identifier),
+    let rule = rule_at(&one.set_identifier);
+    let text = match foreign {
+        Some(foreign) => format!(
+            "webhook/access-policy: none does not open the {rule}, because the Access application {:?}, which is not \
+             ours, asks all its visitors for a login: make an application with a Bypass policy for this hostname and \
+             path",
             foreign.name
-        ))
-    }));
-    let AccessStep::Opening { deletions, waits_for } = gated.access_step() else { return };
-    outcome.application_writes.extend(deletions.iter().cloned());
-    if !waits_for.is_empty() {
-        let reason = Reason::WaitsForDeletion(waits_for.clone());
-        outcome.refusals.push(one.refusal(host.name(), &reason));
-    }
-    if foreign.is_none() {
-        outcome.notes.push(note(format!(
-            "webhook/access-policy: none removes the login of the hostname's {}, over up to two loops",
-            rule_at(&one.set_identifier)
-        )));
-    }
+        ),
+        None if matches!(gated.access_step(), AccessStep::Opening { .. }) => {
+            format!(
+                "webhook/access-policy: none removes the login of the hostname's {rule}, over up to two loops"
+            )
+        }
+        None => return None,
+    };
+    Some(Note { resource: one.resource.clone(), ..Note::about(host.name(), text) })
 }
 
 /// The refusals of deletions that wait for a refused endpoint.

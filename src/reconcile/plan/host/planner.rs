@@ -30,34 +30,34 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
     };
     let HostRequest { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
-    let mut wanted = judge_all(wanted, context);
+    let wanted = judge_all(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
     if let Some(problem) = host.old_answer(&wanted) {
         // An old answer does not tell whether a part of the hostname stays.
         let counts_as_deletion = wanted.is_empty() && host.has_stamped_record();
         return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
     }
-    let decision = decide(&host, &mut wanted, &withdrawn);
+    let decision = decide(&host, wanted, &withdrawn);
     let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
-    let mut outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
-    let outcome = match planned {
-        Ok((host_plan, unfinished)) => {
-            outcome.refusals.extend(unfinished.into_iter().map(refusal));
-            HostOutcome { plan: Some(host_plan).filter(|plan| !plan.is_empty()), ..outcome }
+    let (plan, outcome) = match planned {
+        Ok((plan, unfinished)) => {
+            let plan = Some(plan).filter(|plan| !plan.is_empty());
+            (plan, decision.outcome.with_refusals(unfinished.into_iter().map(refusal)))
         }
         Err(reason) => {
             let plan = deletion_of_hiding_record(&decision.host, resource.clone());
-            HostOutcome { plan, ..outcome.without_plan([refusal(reason)]) }
+            (plan, decision.outcome.without_writes([refusal(reason)]))
         }
     };
+    let outcome = HostOutcome { counts_as_deletion, ..outcome };
     let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
-    let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
-    if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
+    let refusals = plan.as_ref().map(refused_before).unwrap_or_default();
+    if refusals.is_empty() { HostOutcome { plan, ..outcome } } else { outcome.without_writes(refusals) }
 }
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.

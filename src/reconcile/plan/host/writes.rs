@@ -58,15 +58,14 @@ struct Change<'r, 'a> {
 
 impl RecordFate {
     /// A record that names digests without a rule is kept as long as the comment keeps these digests.
-    fn of(decision: &Decision<'_, '_>, keeps_dangling: bool) -> Self {
-        let Decision { host, accepted, .. } = decision;
+    fn of(decision: &Decision<'_>, keeps_dangling: bool) -> Self {
         if keeps_dangling {
             Self::Kept
-        } else if accepted.is_empty() && hides_wildcard(host) {
+        } else if decision.accepted().is_empty() && hides_wildcard(&decision.host) {
             Self::Deleted
         } else if !decision.withdraws_hostname {
             Self::Kept
-        } else if serves_foreign_rule(host) {
+        } else if serves_foreign_rule(&decision.host) {
             Self::Released
         } else {
             Self::Deleted
@@ -82,9 +81,9 @@ impl Repoint {
 }
 
 impl<'r, 'a> Change<'r, 'a> {
-    fn of(decision: &'r Decision<'a, '_>) -> Self {
-        let Decision { host, accepted, withdrawn, .. } = decision;
-        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
+    fn of(decision: &'r Decision<'a>) -> Self {
+        let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
+        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, &accepted));
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
@@ -120,7 +119,7 @@ impl<'r, 'a> Change<'r, 'a> {
         } else {
             let HostRule { tunnel, .. } = self.deleted_later.first()?;
             format!(
-                "the hostname's rules in tunnel {tunnel} stay until MOVE_GRACE has passed, because visitors may still reach that tunnel"
+                "the hostname's rules in tunnel {tunnel} stay until the record has not changed for MOVE_GRACE, because visitors may still reach that tunnel"
             )
         };
         Some(Reason::Moving(text))
@@ -219,10 +218,10 @@ impl<'r, 'a> Change<'r, 'a> {
 /// # Errors
 /// The reason why the rules cannot be written.
 pub(super) fn planned_writes(
-    decision: &Decision<'_, '_>,
+    decision: &Decision<'_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
-    let Decision { host, accepted, withdrawn, .. } = decision;
+    let (Decision { host, withdrawn, .. }, accepted) = (decision, &decision.accepted());
     let change = Change::of(decision);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
@@ -259,8 +258,8 @@ pub(super) fn planned_writes(
     Ok((plan, unfinished))
 }
 
-/// The deletion of a record of the last hour whose rules cannot be written now, where its name would otherwise have a
-/// wildcard's record with another target. All its digests go, also those of a recent change.
+/// The deletion of a new record whose rules cannot be written now, if it hides a wildcard's record with another target.
+/// Its digests are removed with it, however recent they are.
 pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| HostPlan {
         unstamp_operations: deletions(host),
@@ -316,11 +315,8 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
-fn unwanted_rules<'a>(
-    decision: &Decision<'a, '_>,
-    repoint: Repoint,
-) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
-    let Decision { host, accepted, withdrawn, .. } = decision;
+fn unwanted_rules<'a>(decision: &Decision<'a>, repoint: Repoint) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
+    let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
     let visited = host.visited_tunnel();
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
