@@ -97,10 +97,14 @@ pub(super) fn run<'a>(
     execution.ledger.finish(ended)
 }
 
-/// The reason after a write that failed for another reason than its content.
-fn write_failed(kind: &str, name: &str, error: &Error) -> Reason {
+/// The reason after a write that failed for another reason than its content. The name is the target's.
+fn write_failed(target: WriteTarget<'_>, name: &str, error: &Error) -> Reason {
     let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-    Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}"))
+    let failure = |kind| format!("a write to {kind} {name} {outcome}: {error}");
+    match target {
+        WriteTarget::Tunnel(id) => Reason::TunnelUnwritable(id.clone(), failure("tunnel")),
+        WriteTarget::Zone(_) => Reason::Failed(failure("zone")),
+    }
 }
 
 impl<'a> Execution<'a> {
@@ -188,7 +192,7 @@ impl<'a> Execution<'a> {
 
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
-        if let Reason::Failed(text) = reason
+        if let Reason::Failed(text) | Reason::TunnelUnwritable(_, text) = reason
             && self.memory.targets.note_failed(target.id(), reason, self.work.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
@@ -228,8 +232,7 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
                     self.ledger.note_lost_answer();
                 }
-                let (kind, name) = self.name_of(target);
-                Err(Stop::Target(write_failed(kind, name, &error)))
+                Err(Stop::Target(write_failed(target, self.name_of(target).1, &error)))
             }
         }
     }

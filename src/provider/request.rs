@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
+use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
@@ -76,7 +77,7 @@ impl ApplyRequest<'_> {
             let result = self.write(&mut plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
-            let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan, &snapshot);
+            let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan);
             if !(has_cause && has_attempts && self.work.has_time()) {
                 return self.finish(&plan, &result);
             }
@@ -176,14 +177,15 @@ impl ApplyRequest<'_> {
     /// in half of the time, because a tunnel that does not answer can use up a request's time. Of a short time, the
     /// probe gets enough for a read and a write if it is left: a tunnel that is never probed would never be written again.
     /// True if a tunnel can be written again.
-    fn probe(&mut self, plan: &Plan, snapshot: &Snapshot) -> bool {
+    fn probe(&mut self, plan: &Plan) -> bool {
         let (provider, targets) = (self.work.provider, &mut self.memory.targets);
         let now = provider.clock().now();
-        // The plan refuses with the failure itself, whose text names the tunnel.
-        let is_needed = |failure: &Reason| plan.refusals.iter().any(|refusal| refusal.reason == *failure);
-        let is_due =
-            |tunnel: &&TunnelId| targets.failure_to_probe(tunnel.as_str(), now).is_some_and(is_needed);
-        let tunnels: Vec<&TunnelId> = snapshot.tunnels.keys().filter(is_due).collect();
+        let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
+            Reason::TunnelUnwritable(tunnel, _) => Some(tunnel),
+            _ => None,
+        });
+        let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
+        let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
         let work = self.work.within((self.work.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
             provider.outdating(|| work.probe(tunnel))

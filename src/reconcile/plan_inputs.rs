@@ -18,8 +18,8 @@ pub struct PlanInputs {
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
     /// configured tunnel.
     pub unready: BTreeMap<TunnelId, String>,
-    /// Tunnels whose last write failed, with the reasons. A hostname that needs an edit of one of them is refused: a new
-    /// hostname would get a record without a rule, which would only hide a wildcard's record.
+    /// Tunnels whose last write failed, each with its `Reason::TunnelUnwritable`. A hostname that needs an edit of one of
+    /// them is refused: a new hostname would get a record without a rule, which would only hide a wildcard's record.
     pub unwritable: BTreeMap<TunnelId, Reason>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_dry_run: bool,

@@ -177,7 +177,9 @@ pub enum Reason {
     /// The tunnel's document does not allow the edit.
     RuleConflict(String),
     Cloudflare(String),
-    /// A write failed for another reason than its content, or no time or calls were left for it. The log has a line about that.
+    /// The last write to a tunnel failed for another reason than its content. The log has a line about that.
+    TunnelUnwritable(TunnelId, String),
+    /// A write to a zone failed so, or no time or calls were left for a write.
     Failed(String),
     /// The application of this place is written first.
     WaitsForApplication(Place),
@@ -242,7 +244,7 @@ impl Reason {
         Self::StampFull { .. } => "stamp_full", MISTAKE, false;
         Self::RuleConflict(_) => "rule_conflict", MISTAKE, false;
         Self::Cloudflare(_) => "cloudflare", CLOUDFLARE, false;
-        Self::Failed(_) => "failed", CLOUDFLARE, true;
+        Self::Failed(_) | Self::TunnelUnwritable(..) => "failed", CLOUDFLARE, true;
         Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForDeletion(_) => "waiting", WAITING, true;
         Self::Moving(_) => "moving", WAITING, true;
         Self::NotKept { .. } => "not_kept", HELD, false;
@@ -407,6 +409,7 @@ impl fmt::Display for Reason {
             }
             Self::RuleConflict(text)
             | Self::Failed(text)
+            | Self::TunnelUnwritable(_, text)
             | Self::Waiting(text)
             | Self::Moving(text) => {
                 formatter.write_str(text)

@@ -19,7 +19,7 @@ fn without_rule(foreign: &[(&str, &str, &str)]) -> FakeCloudflare {
 /// The number of records that are left of `NAME` after a loop whose tunnel cannot be written.
 fn records_left(mut cloudflare: FakeCloudflare, service: &str) -> usize {
     cloudflare.pass(600);
-    let reason = Reason::Failed("no".to_owned());
+    let reason = Reason::TunnelUnwritable(tunnel_id(HOME), "no".to_owned());
     cloudflare.unwritable.insert(tunnel_id(HOME), reason.clone());
     let plan = cloudflare.run_loop(&[published(NAME, service)], usize::MAX);
     let reasons: Vec<&Reason> = plan.refusals.iter().map(|refusal| &refusal.reason).collect();

@@ -141,7 +141,7 @@ impl LastLoop {
     }
 
     /// Notes the result of a request, with its planned writes in a dry run, and returns the new lines of the log. A
-    /// refusal with `Reason::Failed` has no line, because the log already has a line for each failed write.
+    /// refusal because of a failed write has no line, because the log already has a line for each failed write.
     pub(crate) fn note_request(
         &mut self,
         changes: &Changes,
@@ -152,7 +152,8 @@ impl LastLoop {
     ) -> Vec<(Level, LogLine)> {
         let Self { request: last, alternations, .. } = self;
         let mut lines = last.note_run(plan, result, now);
-        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
+        let is_failed =
+            |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_) | Reason::TunnelUnwritable(..));
         let before = || last.refusals.all().map(|(refusal, _)| refusal);
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));

@@ -45,10 +45,10 @@ impl TargetMemories {
         self.0.get(id)?.failure.as_ref()
     }
 
-    /// The same, unless edits of the tunnel are paused now.
-    pub(crate) fn failure_to_probe(&self, id: &str, now: Instant) -> Option<&Reason> {
-        let target = self.0.get(id)?;
-        target.failure.as_ref().filter(|_| target.edit_pause.as_ref().is_none_or(|pause| pause.is_over(now)))
+    /// True unless edits of the tunnel are paused now.
+    pub(crate) fn may_probe(&self, id: &str, now: Instant) -> bool {
+        let pause = self.0.get(id).and_then(|target| target.edit_pause.as_ref());
+        pause.is_none_or(|pause| pause.is_over(now))
     }
 
     pub(crate) fn group_size(&self, id: &str) -> Option<usize> {
@@ -153,9 +153,9 @@ mod tests {
         targets.note_failed("other", &no(), now);
         for (id, is_paused) in [("one", true), ("other", false)] {
             assert_eq!(targets.failure(id), Some(&no()));
-            assert_eq!(targets.failure_to_probe(id, now).is_none(), is_paused);
+            assert_eq!(targets.may_probe(id, now), !is_paused);
         }
-        assert!(targets.failure_to_probe("one", now + EDIT_PAUSES.0 * 2).is_some());
+        assert!(targets.may_probe("one", now + EDIT_PAUSES.0 * 2));
     }
 
     #[test]
