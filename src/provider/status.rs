@@ -16,28 +16,23 @@ use crate::provider::bodies::WithoutService;
 use crate::provider::memory::{EndpointFingerprint, LastLoop, Logged};
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
-use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
+use crate::reconcile::reason::{Category, Reason};
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, NoteKind};
 
+// The states of rows. The state of a refusal is its category.
 const PUBLISHED: &str = "published";
-
 const WRITTEN: &str = "written";
-
 const NEXT_TURN: &str = "next turn";
-
 const DRY_RUN: &str = "dry run";
-
 const NO_SERVICE: &str = "no service";
-
 const NOT_SENT: &str = "not sent";
-
 const NOTE: &str = "note";
-
 const LEFT_OUT: &str = "left out";
-
 const NOT_READY: &str = "not ready";
+const MISTAKE: &str = Category::Mistake.as_str();
+const WAITING: &str = Category::Waiting.as_str();
 
 const BEFORE_WRITES: &str = "; read before the last write: the next loop reads it again";
 
@@ -236,7 +231,7 @@ fn refused((refusal, since): (&Refusal, i64)) -> Row {
         resource: refusal.resource.as_deref().map(str::to_owned),
         refused: Some(refusal.reason.label_value().to_owned()),
         since: Some(since),
-        ..row(&refusal.hostname, refusal.reason.category(), refusal.log_text())
+        ..row(&refusal.hostname, refusal.reason.category().as_str(), refusal.log_text())
     }
 }
 

@@ -24,20 +24,20 @@ pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each
 /// The end of the texts of reasons that concern a login.
 const KEPT: &str = "; the published rules and records stay as they are";
 
-/// The category of reasons whose cause is an object in the cluster or a setting.
-pub const MISTAKE: &str = "mistake";
-
-/// The category of reasons that disappear once other work is done, or once another endpoint is corrected.
-pub const WAITING: &str = "waiting";
-
-/// The category of reasons by which a safeguard refuses the request.
-const GUARD: &str = "guard";
-
-/// The category of reasons whose cause is a record, rule, application or tunnel of others.
-const HELD: &str = "held by others";
-
-/// The category of reasons whose cause is an answer of Cloudflare, or a missing one.
-const CLOUDFLARE: &str = "Cloudflare";
+/// The category of a reason, which shows where to look for the remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// The cause is an object in the cluster or a setting.
+    Mistake,
+    /// The reason disappears once other work is done, or once another endpoint is corrected.
+    Waiting,
+    /// A safeguard refuses the request.
+    Guard,
+    /// The cause is a record, rule, application or tunnel of others.
+    HeldByOthers,
+    /// The cause is an answer of Cloudflare, or a missing one.
+    Cloudflare,
+}
 
 /// The holder of a foreign record, which decides about the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -197,23 +197,26 @@ pub enum Reason {
     },
 }
 
-/// Defines the label of each reason, its category, and whether it fails the request.
+impl Category {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mistake => "mistake",
+            Self::Waiting => "waiting",
+            Self::Guard => "guard",
+            Self::HeldByOthers => "held by others",
+            Self::Cloudflare => "Cloudflare",
+        }
+    }
+}
+
+/// Defines the label and the category of each reason.
 macro_rules! kinds {
-    ($($pattern:pat => $label:literal, $category:expr, $fails_request:literal;)+) => {
+    ($($pattern:pat => $label:literal, $category:ident;)+) => {
         label_values! { $($pattern => $label,)+ }
 
-        /// The category of the reason, which shows where to look for the remedy.
-        pub fn category(&self) -> &'static str {
+        pub const fn category(&self) -> Category {
             match self {
-                $($pattern => $category,)+
-            }
-        }
-
-        /// True if the request has to fail because work is left. After a success answer, some registries never ask
-        /// again. Hundreds of hostnames may have such a reason at once.
-        pub fn fails_request(&self) -> bool {
-            match self {
-                $($pattern => $fails_request,)+
+                $($pattern => Category::$category,)+
             }
         }
     };
@@ -221,33 +224,48 @@ macro_rules! kinds {
 
 impl Reason {
     kinds! {
-        Self::Invalid(_) => "invalid", MISTAKE, false;
-        Self::BesideRefused { .. } => "beside_refused", WAITING, false;
-        Self::Withheld { .. } => "withheld", WAITING, false;
-        Self::MassDeletion { .. } => "mass_deletion", GUARD, true;
-        Self::OutsideFilter => "outside_filter", MISTAKE, false;
-        Self::NoZone => "no_zone", MISTAKE, false;
-        Self::RecordHeld { .. } => "record_held", HELD, false;
-        Self::RuleHeld { .. } => "rule_held", HELD, false;
-        Self::Unprotected(_) => "unprotected", GUARD, false;
-        Self::AccessUnknown(_) => "access_unknown", CLOUDFLARE, false;
-        Self::AccessPolicy(_) => "access_policy", MISTAKE, false;
-        Self::ApplicationHeld { .. } => "application_held", HELD, false;
-        Self::WouldOpen | Self::OpenRuleInTunnel { .. } => "would_open", GUARD, false;
-        Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", MISTAKE, false;
-        Self::NamespaceHeld { .. } => "namespace_held", GUARD, false;
-        Self::DigestTaken { .. } => "digest_taken", MISTAKE, false;
-        Self::TwoTunnels { .. } => "two_tunnels", MISTAKE, false;
-        Self::RuleLeftBehind { .. } => "rule_left_behind", HELD, false;
-        Self::TunnelGone { .. } => "tunnel_gone", MISTAKE, false;
-        Self::LocalTunnel { .. } => "local_tunnel", HELD, false;
-        Self::StampFull { .. } => "stamp_full", MISTAKE, false;
-        Self::RuleConflict(_) => "rule_conflict", MISTAKE, false;
-        Self::Cloudflare(_) => "cloudflare", CLOUDFLARE, false;
-        Self::Failed(_) | Self::TunnelUnwritable(..) => "failed", CLOUDFLARE, true;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForDeletion(_) => "waiting", WAITING, true;
-        Self::Moving(_) => "moving", WAITING, true;
-        Self::NotKept { .. } => "not_kept", HELD, false;
+        Self::Invalid(_) => "invalid", Mistake;
+        Self::BesideRefused { .. } => "beside_refused", Waiting;
+        Self::Withheld { .. } => "withheld", Waiting;
+        Self::MassDeletion { .. } => "mass_deletion", Guard;
+        Self::OutsideFilter => "outside_filter", Mistake;
+        Self::NoZone => "no_zone", Mistake;
+        Self::RecordHeld { .. } => "record_held", HeldByOthers;
+        Self::RuleHeld { .. } => "rule_held", HeldByOthers;
+        Self::Unprotected(_) => "unprotected", Guard;
+        Self::AccessUnknown(_) => "access_unknown", Cloudflare;
+        Self::AccessPolicy(_) => "access_policy", Mistake;
+        Self::ApplicationHeld { .. } => "application_held", HeldByOthers;
+        Self::WouldOpen | Self::OpenRuleInTunnel { .. } => "would_open", Guard;
+        Self::StillProtected { .. } | Self::OpensToo { .. } => "still_protected", Mistake;
+        Self::NamespaceHeld { .. } => "namespace_held", Guard;
+        Self::DigestTaken { .. } => "digest_taken", Mistake;
+        Self::TwoTunnels { .. } => "two_tunnels", Mistake;
+        Self::RuleLeftBehind { .. } => "rule_left_behind", HeldByOthers;
+        Self::TunnelGone { .. } => "tunnel_gone", Mistake;
+        Self::LocalTunnel { .. } => "local_tunnel", HeldByOthers;
+        Self::StampFull { .. } => "stamp_full", Mistake;
+        Self::RuleConflict(_) => "rule_conflict", Mistake;
+        Self::Cloudflare(_) => "cloudflare", Cloudflare;
+        Self::Failed(_) | Self::TunnelUnwritable(..) => "failed", Cloudflare;
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForDeletion(_) => "waiting", Waiting;
+        Self::Moving(_) => "moving", Waiting;
+        Self::NotKept { .. } => "not_kept", HeldByOthers;
+    }
+
+    /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
+    /// Hundreds of hostnames may have such a reason at once.
+    pub const fn fails_request(&self) -> bool {
+        matches!(
+            self,
+            Self::MassDeletion { .. }
+                | Self::TunnelUnwritable(..)
+                | Self::Failed(_)
+                | Self::WaitsForApplication(_)
+                | Self::WaitsForDeletion(_)
+                | Self::Waiting(_)
+                | Self::Moving(_)
+        )
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.
@@ -538,7 +556,7 @@ mod tests {
             (Reason::Withheld { by: None }, "waiting"),
             (Reason::Waiting("x".to_owned()), "waiting"),
         ] {
-            assert_eq!(reason.category(), group, "{}", reason.label_value());
+            assert_eq!(reason.category().as_str(), group, "{}", reason.label_value());
         }
     }
 

@@ -18,7 +18,7 @@ use crate::provider::execution::ledger::RunResult;
 use crate::provider::memory::{Alternations, EndpointFingerprints, Logged};
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
-use crate::reconcile::reason::{Reason, WAITING};
+use crate::reconcile::reason::{Category, Reason};
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::{Note, NoteKind};
 
@@ -215,7 +215,7 @@ impl LastLoop {
         let mut refused = BTreeMap::new();
         for (refusal, _) in self.current_refusals() {
             let waits = refused.entry(fingerprint([&*refusal.hostname])).or_insert(true);
-            *waits &= refusal.reason.category() == WAITING;
+            *waits &= refusal.reason.category() == Category::Waiting;
         }
         status.waiting = refused.values().filter(|waits| **waits).count();
         status.refused = refused.len() - status.waiting;
