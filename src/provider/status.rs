@@ -36,8 +36,8 @@ const WAITING: &str = Category::Waiting.as_str();
 
 const BEFORE_WRITES: &str = "; read before the last write: the next loop reads it again";
 
-const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
-     no loop comes, the logs of the webhook and of ExternalDNS say why";
+const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its \
+     next loop; if no loop comes, the logs of the webhook and of ExternalDNS say why";
 
 const NOT_READ: &str =
     "Cloudflare is being read, so the published hostnames are not known: ask again in a few seconds";
@@ -47,18 +47,20 @@ const IS_WRITTEN: &str = "Cloudflare has what ExternalDNS asked for; the next lo
 const IS_POSTPONED: &str =
     "the request reached its limit of hostnames; one of the next requests changes this one";
 
-const NOT_ASKED: &str = "ExternalDNS sends the endpoint and has not asked for a change yet: if the next loop does not, a filter of \
-     ExternalDNS excludes the endpoint (--domain-filter, --exclude-domains, --managed-record-types), or the registry \
-     counts the change as done (--registry=crd)";
+const NOT_ASKED: &str = "ExternalDNS sends the endpoint and has not asked for a change yet: if the next loop \
+     does not, a filter of ExternalDNS excludes the endpoint (--domain-filter, --exclude-domains, \
+     --managed-record-types), or the registry counts the change as done (--registry=crd)";
 
-const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunnel is false: give the object a target such as \
-     http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
-     if the object has a service, its annotations have the prefix of another version of ExternalDNS";
+const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunnel is false: give the object \
+     a target such as http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" \
+     where DEFAULT_SERVICE is set; if the object has a service, its annotations have the prefix of another \
+     version of ExternalDNS";
 
-const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's annotations have the prefix of another \
-     version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
-     no --source for the object's kind; a filter of ExternalDNS excludes it, such as --domain-filter; the object has no \
-     address in its status, and no target";
+const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's \
+     annotations have the prefix of another version of ExternalDNS (--enable-legacy-annotation-prefix of \
+     0.23 reads the alpha prefix too); ExternalDNS has no --source for the object's kind; a filter of \
+     ExternalDNS excludes it, such as --domain-filter; the object has no address in its status, and no \
+     target";
 
 impl LastLoop {
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.

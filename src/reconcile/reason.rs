@@ -18,8 +18,8 @@ pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
     "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
 
 /// The remedy for records that have our owner and point to a tunnel that is not configured.
-pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have changed tunnels, list the old \
-     tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
+pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have \
+     changed tunnels, list the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
 
 /// The end of the texts of reasons that concern a login.
 const KEPT: &str = "; the published rules and records stay as they are";
@@ -276,186 +276,184 @@ impl Reason {
             _ => false,
         }
     }
-}
 
-impl fmt::Display for Reason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = match self {
-            Self::Invalid(problem) => problem.fmt(formatter),
-            Self::BesideRefused { path, refused } => {
-                write!(formatter, "the endpoint waits for the hostname's {}: correct that rule, which is refused ({refused})", rule_at(path))
-            }
+    /// The reason with its remedy.
+    fn text(&self) -> String {
+        match self {
+            Self::Invalid(problem) => problem.to_string(),
+            Self::BesideRefused { path, refused } => format!(
+                "the endpoint waits for the hostname's {}: correct that rule, which is refused ({refused})",
+                rule_at(path)
+            ),
             Self::Withheld { by } => {
-                formatter.write_str("the webhook does not delete this path yet: the hostname's refused endpoint ")?;
-                if let Some(by) = by {
-                    write!(formatter, "of {by} ")?;
-                }
-                formatter.write_str("may be the same rule under a new path; see the line of that endpoint")
+                let of = by.as_ref().map(|by| format!("of {by} ")).unwrap_or_default();
+                format!(
+                    "the webhook does not delete this path yet: the hostname's refused endpoint {of}may be \
+                     the same rule under a new path; see the line of that endpoint"
+                )
             }
-            Self::MassDeletion { hostnames } => write!(
-                formatter,
-                "too many hostnames would be deleted at once, so they stay: correct the changed filter, source or \
-                 prefix, delete fewer, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT={hostnames})"
+            Self::MassDeletion { hostnames } => format!(
+                "too many hostnames would be deleted at once, so they stay: correct the changed filter, \
+                 source or prefix, delete fewer, or raise the limit (chart: --set \
+                 global.settings.MASS_DELETION_LIMIT={hostnames})"
             ),
-            Self::OutsideFilter => formatter.write_str(
-                "the domain filter excludes the name: change DOMAIN_FILTER or the other domain filters, or remove the \
-                 hostname from the cluster; what is published of it stays until it is deleted at Cloudflare",
+            Self::OutsideFilter => String::from(
+                "the domain filter excludes the name: change DOMAIN_FILTER or the other domain filters, or \
+                 remove the hostname from the cluster; what is published of it stays until it is deleted at \
+                 Cloudflare",
             ),
-            Self::NoZone => formatter.write_str(
-                "no zone answers for the name: add the zone to the account and give the token access to it, widen \
-                 the filters, or delete the NS records that delegate the name",
+            Self::NoZone => String::from(
+                "no zone answers for the name: add the zone to the account and give the token access to it, \
+                 widen the filters, or delete the NS records that delegate the name",
             ),
             Self::RecordHeld { record_type, content, comment, holder, adopt } => {
-                write!(formatter, "the name has the {record_type} record {content:?}")?;
-                if !comment.is_empty() {
-                    write!(formatter, " with the comment {comment:?}")?;
-                }
+                let comment = Some(comment).filter(|comment| !comment.is_empty());
+                let comment =
+                    comment.map(|comment| format!(" with the comment {comment:?}")).unwrap_or_default();
+                let record = format!("the name has the {record_type} record {content:?}{comment}");
                 let delete = match holder {
                     RecordHolder::Other => DELETE,
                     RecordHolder::CustomDomain => {
                         "remove the custom domain from its Worker, Pages project or bucket"
                     }
                     RecordHolder::SameOwner => {
-                        return write!(
-                            formatter,
-                            " that has the webhook's OWNER_ID and points to a tunnel that is not configured here: {SHARED_OWNER}"
+                        return format!(
+                            "{record} that has the webhook's OWNER_ID and points to a tunnel that is not \
+                             configured here: {SHARED_OWNER}"
                         );
                     }
                 };
-                write!(formatter, " that is not ours: {}", joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]))
+                let remedies = joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]);
+                format!("{record} that is not ours: {remedies}")
             }
-            Self::RuleHeld { tunnel, service, adopt } => write!(
-                formatter,
-                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
+            Self::RuleHeld { tunnel, service, adopt } => format!(
+                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service \
+                 {service:?}): {}",
                 joined_remedies(Some(adopt), [DELETE, REMOVE_HOSTNAME])
             ),
-            Self::Unprotected(problem) => {
-                write!(formatter, "ACCESS_GUARD is on, and {problem}")
-            }
-            Self::AccessUnknown(text) => {
-                write!(formatter, "the webhook cannot use Cloudflare Access: {text}")
-            }
-            Self::AccessPolicy(problem) => write!(formatter, "the endpoint {problem}"),
+            Self::Unprotected(problem) => format!("ACCESS_GUARD is on, and {problem}"),
+            Self::AccessUnknown(text) => format!("the webhook cannot use Cloudflare Access: {text}"),
+            Self::AccessPolicy(problem) => format!("the endpoint {problem}"),
             Self::ApplicationHeld { application, is_exact } => {
-                write!(
-                    formatter,
-                    "the Access application {application:?} has the same destination and is not ours: "
-                )?;
-                formatter.write_str(match is_exact {
+                let remedy = match is_exact {
                     true => "set ADOPT=access to take it over, delete it at Cloudflare",
                     false => "remove the destination from it at Cloudflare",
-                })?;
-                formatter.write_str(
-                    ", or keep it, and set webhook/access-required, -team-name and -aud-tag in place of webhook/access-policy",
+                };
+                format!(
+                    "the Access application {application:?} has the same destination and is not ours: \
+                     {remedy}, or keep it, and set webhook/access-required, -team-name and -aud-tag in place \
+                     of webhook/access-policy"
                 )
             }
-            Self::WouldOpen => formatter.write_str(
-                "the endpoint names no Access policy, so publishing it would remove the login that visitors need now: set \
-                 webhook/access-policy to the policies, or to none to open the hostname",
+            Self::WouldOpen => String::from(
+                "the endpoint names no Access policy, so publishing it would remove the login that visitors \
+                 need now: set webhook/access-policy to the policies, or to none to open the hostname",
             ),
-            Self::OpenRuleInTunnel { visitors, rule } => write!(
-                formatter,
-                "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel requires none: close \
-                 that rule, or publish the hostname through the tunnel that its visitors reach now"
+            Self::OpenRuleInTunnel { visitors, rule } => format!(
+                "visitors of {visitors:?} need a login now, and the rule for {rule} in the wanted tunnel \
+                 requires none: close that rule, or publish the hostname through the tunnel that its \
+                 visitors reach now"
             ),
             Self::StillProtected { application, also_protects, is_of_place } => {
                 let remedy = match is_of_place {
                     true => "give it an Access application of its own, or remove it from that application",
                     false => "make an application with a Bypass policy to open the endpoint's place alone",
                 };
-                write!(
-                    formatter,
-                    "the endpoint asks to be open, but the Access application {application:?} protects {also_protects:?} too: set none \
-                     there as well; or {remedy}"
+                format!(
+                    "the endpoint asks to be open, but the Access application {application:?} protects \
+                     {also_protects:?} too: set none there as well; or {remedy}"
                 )
             }
-            Self::OpensToo { hostname, set_identifier } => write!(
-                formatter,
-                "opening this endpoint would open {:?} too, which has no Access application yet: if the next loops create \
-                 none, correct that endpoint, or set webhook/access-policy there to its policies or to none",
+            Self::OpensToo { hostname, set_identifier } => format!(
+                "opening this endpoint would open {:?} too, which has no Access application yet: if the next \
+                 loops create none, correct that endpoint, or set webhook/access-policy there to its \
+                 policies or to none",
                 hostname_with_path(hostname, set_identifier)
             ),
-            Self::NamespaceHeld { holder: Some(holder), asking } => write!(
-                formatter,
-                "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from its objects and, \
-                 until the record is deleted, from this one; or write ns={} into the record's comment",
+            Self::NamespaceHeld { holder: Some(holder), asking } => format!(
+                "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from \
+                 its objects and, until the record is deleted, from this one; or write ns={} into the \
+                 record's comment",
                 code(asking)
             ),
-            Self::NamespaceHeld { holder: None, asking } => write!(
-                formatter,
-                "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell which namespace \
-                 has the hostname: if it is this one, add ns={} to the comment at Cloudflare",
+            Self::NamespaceHeld { holder: None, asking } => format!(
+                "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell \
+                 which namespace has the hostname: if it is this one, add ns={} to the comment at Cloudflare",
                 code(asking)
             ),
-            Self::DigestTaken { tunnel, path } => write!(
-                formatter,
-                "the rule has the same digest as the {} in tunnel {tunnel}: write one of the two paths another way, such as with a \
-                 group around it, or remove one of the rules at Cloudflare",
+            Self::DigestTaken { tunnel, path } => format!(
+                "the rule has the same digest as the {} in tunnel {tunnel}: write one of the two paths \
+                 another way, such as with a group around it, or remove one of the rules at Cloudflare",
                 rule_at(path)
             ),
-            Self::TwoTunnels { tunnel } => write!(
-                formatter,
-                "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
-                 all its endpoints at once, and correct those that are refused"
+            Self::TwoTunnels { tunnel } => format!(
+                "the hostname is served through tunnel {tunnel}: a hostname has one record and so one \
+                 tunnel; move all its endpoints at once, and correct those that are refused"
             ),
-            Self::RuleLeftBehind { tunnel, rule, is_ours: true } => write!(
-                formatter,
-                "the rule for {rule} in tunnel {tunnel} answers the hostname's other requests, so the record stays until the \
-                 wanted tunnel answers them: move that wildcard, or give the hostname a rule for all requests"
+            Self::RuleLeftBehind { tunnel, rule, is_ours: true } => format!(
+                "the rule for {rule} in tunnel {tunnel} answers the hostname's other requests, so the record \
+                 stays until the wanted tunnel answers them: move that wildcard, or give the hostname a rule \
+                 for all requests"
             ),
-            Self::RuleLeftBehind { tunnel, rule, is_ours: false } => write!(
-                formatter,
-                "visitors reach the foreign rule for {rule} in tunnel {tunnel} through the present record, so the record stays: delete \
-                 that rule at Cloudflare, or publish the hostname through that tunnel"
+            Self::RuleLeftBehind { tunnel, rule, is_ours: false } => format!(
+                "visitors reach the foreign rule for {rule} in tunnel {tunnel} through the present record, \
+                 so the record stays: delete that rule at Cloudflare, or publish the hostname through that \
+                 tunnel"
             ),
-            Self::TunnelGone { tunnel } => write!(
-                formatter,
-                "tunnel {tunnel} was deleted at Cloudflare: create one of its name, or name another one in CF_TUNNEL_ID, and in \
-                 webhook/tunnel of the objects that name this one"
+            Self::TunnelGone { tunnel } => format!(
+                "tunnel {tunnel} was deleted at Cloudflare: create one of its name, or name another one in \
+                 CF_TUNNEL_ID, and in webhook/tunnel of the objects that name this one"
             ),
-            Self::LocalTunnel { tunnel } => write!(
-                formatter,
+            Self::LocalTunnel { tunnel } => format!(
                 "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
             ),
             Self::StampFull { rules, limit_bytes } => {
                 let plan = if *limit_bytes < 500 { ", or take a paid plan (500 bytes)" } else { "" };
-                write!(
-                    formatter,
-                    "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
-                     bytes): publish fewer paths, change them in two steps, or shorten the text behind its bar{plan}"
+                format!(
+                    "the record's comment has no room for the {rules} rules that it has to name at once \
+                     ({limit_bytes} bytes): publish fewer paths, change them in two steps, or shorten the \
+                     text behind its bar{plan}"
                 )
             }
             Self::RuleConflict(text)
             | Self::Failed(text)
             | Self::TunnelUnwritable(_, text)
             | Self::Waiting(text)
-            | Self::Moving(text) => {
-                formatter.write_str(text)
-            }
+            | Self::Moving(text) => text.clone(),
             Self::WaitsForApplication(_) => {
-                formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
+                String::from("the webhook writes the Access application first; a later loop writes the rule")
             }
-            Self::WaitsForDeletion(_) => formatter.write_str(
-                "the rule's Access check is removed before the Access application is deleted; a later loop finishes the opening",
+            Self::WaitsForDeletion(_) => String::from(
+                "the rule's Access check is removed before the Access application is deleted; a later loop \
+                 finishes the opening",
             ),
-            Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
-            Self::NotKept { what } => write!(
-                formatter,
-                "this write ({what}) is undone each time: if another instance has this OWNER_ID, give each one its own; if \
-                 another program undoes it, let one write it; if Cloudflare drops a default, leave the option out"
+            Self::Cloudflare(text) => format!("Cloudflare refused the write: {text}"),
+            Self::NotKept { what } => format!(
+                "this write ({what}) is undone each time: if another instance has this OWNER_ID, give each \
+                 one its own; if another program undoes it, let one write it; if Cloudflare drops a default, \
+                 leave the option out"
             ),
-        };
-        written?;
-        formatter.write_str(match self {
+        }
+    }
+
+    /// True if a login is the reason, so that the published rules and records stay.
+    fn keeps_published(&self) -> bool {
+        match self {
             Self::Unprotected(_)
             | Self::AccessUnknown(_)
             | Self::AccessPolicy(_)
             | Self::WouldOpen
             | Self::OpenRuleInTunnel { .. }
-            | Self::OpensToo { .. } => KEPT,
-            Self::Invalid(problem) if problem.is_of_access() => KEPT,
-            _ => "",
-        })
+            | Self::OpensToo { .. } => true,
+            Self::Invalid(problem) => problem.is_of_access(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.text(), if self.keeps_published() { KEPT } else { "" })
     }
 }
 
@@ -476,8 +474,8 @@ fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
         None => format!("{one}, or {other}"),
         Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
         Some(value) if value.starts_with("owner=") => format!(
-            "set ADOPT={value} to take it over with all its rules, or delete it; if another instance publishes the hostname, remove \
-             it from one of the two"
+            "set ADOPT={value} to take it over with all its rules, or delete it; if another instance \
+             publishes the hostname, remove it from one of the two"
         ),
         Some(value) => format!("set ADOPT={value} to take it over, {one}, or {other}"),
     }
@@ -524,8 +522,8 @@ mod tests {
             (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
             (
                 record(Some("owner=a")),
-                "set ADOPT=owner=a to take it over with all its rules, or delete it; if another instance publishes the hostname, \
-                 remove it from one of the two"
+                "set ADOPT=owner=a to take it over with all its rules, or delete it; if another instance \
+                 publishes the hostname, remove it from one of the two"
                     .to_owned(),
             ),
             (record(Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
