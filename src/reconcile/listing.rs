@@ -16,7 +16,7 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
-use crate::reconcile::records::{ACCESS_DRIFT, records};
+use crate::reconcile::records::{Drift, records};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -136,8 +136,8 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
         let protection = HostProtection::of(&hostname, snapshot);
         protection.own_rule(path, None).is_some_and(|rule| protection.refuses_every_visitor(rule))
     });
-    if refuses_every_visitor && !drift.contains(&ACCESS_DRIFT) {
-        drift.push(ACCESS_DRIFT);
+    if refuses_every_visitor && !drift.contains(&Drift::Access.text()) {
+        drift.push(Drift::Access.text());
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     let state = match service {

@@ -23,25 +23,35 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
-// A drift is a difference that applying the endpoint again would correct, and that no other property shows.
+/// A difference that applying the endpoint again would correct, and that no other property shows.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Drift {
+    /// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.
+    Access,
+    /// A put of the rule would change which requests the rule answers.
+    Order,
+    /// A rule of the path is in a tunnel that the record does not point to.
+    Tunnel,
+    /// The comment names a rule that does not exist, or its mark of an Access application is wrong.
+    Rule,
+    /// The stamp does not name the namespace that has the hostname, although there is room.
+    Namespace,
+    /// Cloudflare does not proxy the record.
+    Proxied,
+}
 
-/// The comment names a rule that does not exist, or its mark of an Access application is wrong.
-const RULE_DRIFT: &str = "rule";
-
-/// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.
-pub(super) const ACCESS_DRIFT: &str = "access";
-
-/// The stamp does not name the namespace that has the hostname, although there is room.
-const NAMESPACE_DRIFT: &str = "namespace";
-
-/// A put of the rule would change which requests the rule answers.
-const ORDER_DRIFT: &str = "order";
-
-/// A rule of the path is in a tunnel that the record does not point to.
-const TUNNEL_DRIFT: &str = "tunnel";
-
-/// Cloudflare does not proxy the record.
-const PROXIED_DRIFT: &str = "proxied";
+impl Drift {
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Order => "order",
+            Self::Tunnel => "tunnel",
+            Self::Rule => "rule",
+            Self::Namespace => "namespace",
+            Self::Proxied => "proxied",
+        }
+    }
+}
 
 /// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,21 +73,16 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     for zone in &snapshot.zones {
         let records = zone.records().iter().filter(|record| !record.comment.is_empty());
         for record in records.filter(|record| snapshot.operator().filter.matches(&record.name)) {
-            let view = match RecordView::of(record, zone, &marked_rules, snapshot) {
-                Ok(view) => view,
-                Err(note) => {
-                    shown.notes.extend(note);
-                    continue;
-                }
+            let Some(view) = RecordView::of(record, zone, &marked_rules, snapshot) else {
+                shown.notes.extend(notes::not_shown(record, zone, snapshot));
+                continue;
             };
-            let mut views = view.path_views();
-            match view.lacks_namespace() {
-                Ok(false) => {}
-                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(NAMESPACE_DRIFT)),
-                Err(namespaces) => shown.notes.push(notes::without_namespace(record, &namespaces)),
+            if let Some(Holder::Unclear(namespaces)) = &view.unnamed_holder {
+                shown.notes.push(notes::without_namespace(record, namespaces));
             }
-            shown.unprotected += views.iter().filter(|of_path| of_path.drift.contains(&ACCESS_DRIFT)).count();
-            shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
+            let (views, of_record) = (view.path_views(), view.drift());
+            shown.unprotected += views.iter().filter(|path| path.drift.contains(&Drift::Access)).count();
+            shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path, &of_record)));
         }
     }
     let unneeded = unneeded::unneeded(snapshot);
@@ -117,6 +122,8 @@ struct RecordView<'a> {
     record: &'a Record,
     stamp: Stamp,
     hostname: Hostname,
+    /// The holder of the hostname, if `NAMESPACE_GUARD` is on and the stamp names no namespace.
+    unnamed_holder: Option<Holder>,
 }
 
 /// The view of one path of a record, or of the record alone.
@@ -124,28 +131,26 @@ struct RecordView<'a> {
 struct PathView<'a> {
     path: Option<&'a str>,
     properties: Vec<Property>,
-    drift: Vec<&'static str>,
+    drift: Vec<Drift>,
 }
 
 impl<'a> RecordView<'a> {
-    /// # Errors
-    /// The note on a record that is not shown, if it needs one.
+    /// `None` if the record is not ours, or has no effect.
     fn of(
         record: &'a Record,
         zone: &'a ZoneSnapshot,
         marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
         snapshot: &'a Snapshot,
-    ) -> Result<Self, Option<Note>> {
-        let stamp = snapshot.own_stamp(record).ok_or_else(|| notes::other_instance(record, snapshot))?;
-        if !snapshot.is_zone_of(zone, &record.name) {
-            return Err(Some(notes::outside_its_zone(record, zone)));
-        }
-        if let Some(rule) = snapshot.served_by_released(record, &stamp) {
-            return Err(Some(notes::serves_only(record, rule)));
+    ) -> Option<Self> {
+        let stamp = snapshot.own_stamp(record)?;
+        if !snapshot.is_zone_of(zone, &record.name) || snapshot.served_by_released(record, &stamp).is_some() {
+            return None;
         }
         // The webhook publishes no other names.
-        let hostname = Hostname::parse(&record.name).map_err(|_| None)?;
-        Ok(Self { snapshot, marked_rules, zone, record, stamp, hostname })
+        let hostname = Hostname::parse(&record.name).ok()?;
+        let is_unnamed = snapshot.operator().namespace_guard && namespace::of_stamp(&stamp).is_none();
+        let unnamed_holder = is_unnamed.then(|| namespace::holder(&record.name, snapshot));
+        Some(Self { snapshot, marked_rules, zone, record, stamp, hostname, unnamed_holder })
     }
 
     fn protection(&self) -> HostProtection<'_> {
@@ -154,44 +159,40 @@ impl<'a> RecordView<'a> {
 
     /// One view for each path of ours, and one for a record without rules.
     fn path_views(&self) -> Vec<PathView<'a>> {
-        let mut views = Vec::new();
-        if self.stamp.claims.record_only {
-            let access = shown::of_record(self.protection());
-            let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
-            let is_refused =
-                self.snapshot.operator().access_guard && self.protection().guarding(None).is_err();
-            let drift = is_refused.then_some(ACCESS_DRIFT).into_iter().collect();
-            views.push(PathView { path: None, properties, drift });
-        }
+        let alone = self.stamp.claims.record_only.then(|| self.view_of_record_alone());
         let mut rules = self.snapshot.own_rules_of(&self.hostname);
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
-        views.extend(by_path.map(|rules| self.view_of_path(rules)));
+        let of_paths = by_path.filter_map(|rules| self.view_of_path(rules));
+        let mut views: Vec<PathView<'a>> = alone.into_iter().chain(of_paths).collect();
         if views.is_empty() {
-            views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
+            views.push(PathView { drift: vec![Drift::Rule], ..PathView::default() });
         } else if self.comment_needs_correction()
             && let Some(first) = views.first_mut()
         {
-            first.drift.push(RULE_DRIFT);
+            first.drift.push(Drift::Rule);
         }
         views
     }
 
-    /// True if the namespace guard is on, and the stamp has room for the hostname's namespace but does not name it.
-    ///
-    /// # Errors
-    /// The namespaces of [`Holder::Unclear`].
-    fn lacks_namespace(&self) -> Result<bool, Vec<String>> {
-        let Self { stamp, snapshot, record, .. } = self;
-        if !snapshot.operator().namespace_guard || namespace::of_stamp(stamp).is_some() {
-            return Ok(false);
-        }
-        let holder = namespace::holder(&record.name, snapshot);
-        if let Holder::Unclear(namespaces) = holder {
-            return Err(namespaces);
-        }
-        let existing = self.snapshot.existing_claims(&self.hostname, stamp);
-        Ok(self.fits(existing, holder.namespace().as_ref()))
+    fn view_of_record_alone(&self) -> PathView<'a> {
+        let access = shown::of_record(self.protection());
+        let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(access).collect();
+        let is_refused = self.snapshot.operator().access_guard && self.protection().guarding(None).is_err();
+        PathView { path: None, properties, drift: is_refused.then_some(Drift::Access).into_iter().collect() }
+    }
+
+    /// The drift that every endpoint of the record shows.
+    fn drift(&self) -> Vec<Drift> {
+        let fits =
+            |namespace| self.fits(self.snapshot.existing_claims(&self.hostname, &self.stamp), namespace);
+        let lacks_namespace = match &self.unnamed_holder {
+            None | Some(Holder::Unclear(_)) => false,
+            Some(Holder::Free) => fits(None),
+            Some(Holder::Namespace(namespace)) => fits(Some(namespace)),
+        };
+        let namespace = lacks_namespace.then_some(Drift::Namespace);
+        namespace.into_iter().chain((!self.record.proxied).then_some(Drift::Proxied)).collect()
     }
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
@@ -207,27 +208,24 @@ impl<'a> RecordView<'a> {
     }
 
     /// The view of the rules of one path.
-    fn view_of_path(&self, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
+    fn view_of_path(&self, rules: &[(&TunnelId, &'a Rule)]) -> Option<PathView<'a>> {
         let visited = self.record.tunnel();
-        let is_visited = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == visited.as_ref();
-        let mut view = PathView::default();
-        if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {
-            let marked_rules = self.marked_rules.get(tunnel);
-            let moves = marked_rules.is_some_and(|all| all.needs_reordering(&self.hostname, rule.path()));
-            let shown = shown::properties_of_rule(rule, self.protection());
-            (view.path, view.properties) = (rule.path(), shown.properties);
-            view.drift.extend((!shown.is_correct).then_some(ACCESS_DRIFT));
-            view.drift.extend(moves.then_some(ORDER_DRIFT));
-        }
+        let in_visited = rules.iter().find(|(tunnel, _)| Some(*tunnel) == visited.as_ref());
         // During a move, another tunnel has a rule of the path.
-        if rules.len() > 1 || !rules.iter().any(|rule| is_visited(&rule)) {
-            view.drift.push(TUNNEL_DRIFT);
-        }
-        view
+        let is_elsewhere = rules.len() > 1 || in_visited.is_none();
+        let (tunnel, rule) = in_visited.or_else(|| rules.first())?;
+        let marked_rules = self.marked_rules.get(tunnel);
+        let moves = marked_rules.is_some_and(|all| all.needs_reordering(&self.hostname, rule.path()));
+        let shown = shown::properties_of_rule(rule, self.protection());
+        let access = (!shown.is_correct).then_some(Drift::Access);
+        let drift = [access, moves.then_some(Drift::Order), is_elsewhere.then_some(Drift::Tunnel)];
+        let drift = drift.into_iter().flatten().collect();
+        Some(PathView { path: rule.path(), properties: shown.properties, drift })
     }
 
-    fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
-        drift.extend((!self.record.proxied).then_some(PROXIED_DRIFT));
+    fn endpoint(&self, of_path: PathView<'_>, of_record: &[Drift]) -> Endpoint {
+        let PathView { path, mut properties, drift } = of_path;
+        let drift: Vec<&str> = drift.iter().chain(of_record).map(|drift| drift.text()).collect();
         properties.extend((!drift.is_empty()).then(|| Property::new(DRIFT, drift.join(","))));
         properties.extend(wildcard::property(&self.record.name));
         let mut labels = Labels::default();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ingress::{Document, MarkedRules, Rule};
+use crate::ingress::{Document, MarkedRules};
 use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
@@ -31,23 +31,23 @@ pub(super) fn of_snapshot<'s>(
     undated.into_iter().chain(idle_zones(snapshot)).chain(of_tunnels)
 }
 
-/// A note on a record of ours that is kept for a foreign rule alone.
-pub(super) fn serves_only(record: &Record, rule: &Rule) -> Note {
-    let rule = rule.described();
-    let text = format!(
-        "the record's comment names no object and no rule of ours, and the record stays, because visitors reach the \
-         foreign rule for {rule} through it"
-    );
-    Note::about(&record.name, text)
-}
-
-/// A note on a record of ours in a zone that does not answer for the name. The record has no effect, and stays.
-pub(super) fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
-    let zone = &zone.zone.name;
-    let text = format!(
-        "the webhook ignores the record in zone {zone}, because another zone answers for this name: delete the record in {zone}"
-    );
-    Note::about(&record.name, text)
+/// The note on a record that is not shown, if its comment has our owner: the record has no effect, and stays.
+pub(super) fn not_shown(record: &Record, zone: &ZoneSnapshot, snapshot: &Snapshot) -> Option<Note> {
+    let Some(stamp) = snapshot.own_stamp(record) else { return other_instance(record, snapshot) };
+    let text = if snapshot.is_zone_of(zone, &record.name) {
+        let rule = snapshot.served_by_released(record, &stamp)?.described();
+        format!(
+            "the record's comment names no object and no rule of ours, and the record stays, because visitors reach \
+             the foreign rule for {rule} through it"
+        )
+    } else {
+        let zone = &zone.zone.name;
+        format!(
+            "the webhook ignores the record in zone {zone}, because another zone answers for this name: delete the \
+             record in {zone}"
+        )
+    };
+    Some(Note::about(&record.name, text))
 }
 
 /// A note on a hostname whose namespace is unknown to the namespace guard.
@@ -60,7 +60,7 @@ pub(super) fn without_namespace(record: &Record, namespaces: &[String]) -> Note 
     Note::about(&record.name, text)
 }
 
-pub(super) fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
+fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let (stamp, tunnel) = snapshot.stamp_of_same_owner(record)?;
     let text = format!(
         "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
