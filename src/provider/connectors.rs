@@ -87,7 +87,8 @@ impl ConnectorWatch {
         let Some((lowest, slowest)) = Connector::slowest(connectors) else {
             return connectors.is_empty().then(|| {
                 line(format!(
-                    "the tunnel {name:?} has no connector: no visitor reaches its hostnames until a cloudflared runs for it"
+                    "the tunnel {name:?} has no connector: no visitor reaches its hostnames until a \
+                     cloudflared runs for it"
                 ))
             });
         };
@@ -95,8 +96,8 @@ impl ConnectorWatch {
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
         awaited.filter(|awaited| lowest < *awaited).map(|_| {
             line(format!(
-                "the tunnel {name:?} has the connector {slowest:?}, which still serves an older version of the \
-                 configuration: see the log of that cloudflared"
+                "the tunnel {name:?} has the connector {slowest:?}, which still serves an older version of \
+                 the configuration: see the log of that cloudflared"
             ))
         })
     }
@@ -120,8 +121,8 @@ impl Work<'_> {
         }
         match Connector::slowest(&connectors) {
             Some((applied, connector)) if applied < version => Err(format!(
-                "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so no hostname \
-                 moves to the tunnel yet: see the log of that cloudflared"
+                "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so \
+                 no hostname moves to the tunnel yet: see the log of that cloudflared"
             )),
             _ => Ok(()),
         }

@@ -7,10 +7,12 @@ use crate::cloudflare::Error;
 use crate::provider::snapshot_reader::ReadError;
 use crate::webhook::Failure;
 
-const NOT_READY: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
+const NOT_READY: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; \
+     /readyz on the metrics port says why";
 
-const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so the webhook refuses the whole request: let \
-     several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
+const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so the webhook refuses the \
+     whole request: let several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, \
+     DOMAIN_FILTER)";
 
 /// The tunnels are not known yet.
 pub(super) fn not_ready() -> Failure {
@@ -26,7 +28,8 @@ pub(super) fn too_much() -> Failure {
 /// delete rules and records that the endpoint asks for.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     Failure::unavailable(format!(
-        "the endpoint of {dns_name:?} is longer than any that the webhook returns, so the webhook refuses the whole request"
+        "the endpoint of {dns_name:?} is longer than any that the webhook returns, so the webhook refuses \
+         the whole request"
     ))
     .warned()
 }
@@ -34,8 +37,8 @@ pub(super) fn too_long(dns_name: &str) -> Failure {
 /// The endpoints of the request are labelled with another owner than ours.
 pub(super) fn wrong_owner(found: &str, ours: &str) -> Failure {
     Failure::permanent(format!(
-        "the changes are labelled with the owner {found:?}, and OWNER_ID is {ours:?}: set OWNER_ID to the value of \
-         ExternalDNS's --txt-owner-id; nothing was written"
+        "the changes are labelled with the owner {found:?}, and OWNER_ID is {ours:?}: set OWNER_ID to the \
+         value of ExternalDNS's --txt-owner-id; nothing was written"
     ))
     .warned()
 }

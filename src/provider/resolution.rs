@@ -15,8 +15,9 @@ use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.
-const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
-     HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
+const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reached from here and is \
+     Cloudflare's: look at DNS, network policies, HTTPS_PROXY and, for a proxy with a certificate of its \
+     own, CF_CA_FILE";
 
 /// The remedy if the API has no check of the token.
 pub(crate) const CORRECT_PATH: &str =
@@ -75,7 +76,8 @@ pub(crate) fn unverified(error: Error) -> Unresolved {
 
 /// CF_TUNNEL_ID does not match the tunnels at Cloudflare.
 fn setting_mismatch(why: String) -> Unresolved {
-    let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
+    let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a \
+         missing tunnel";
     Unresolved { why, remedy, is_permanent: true }
 }
 
@@ -131,7 +133,8 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
         (None, _) => ("the filters match none of the zones that the token sees", CORRECT_FILTERS),
         (Some(_), Some(_)) => (
             "the token sees zones of several accounts",
-            "set CF_ACCOUNT_ID to the account of the tunnels, or name its zones in DOMAIN_FILTER or ZONE_ID_FILTER",
+            "set CF_ACCOUNT_ID to the account of the tunnels, or name its zones in DOMAIN_FILTER or \
+             ZONE_ID_FILTER",
         ),
     };
     Err(Unresolved { why: why.to_owned(), remedy, is_permanent: true })
@@ -182,8 +185,8 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
     if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
         return Err(format!(
-            "there is no tunnel {name:?}, and none is created with that name: a name begins and ends with a letter or a digit, \
-             with hyphens, underscores, dots and blanks between them"
+            "there is no tunnel {name:?}, and none is created with that name: a name begins and ends with a \
+             letter or a digit, with hyphens, underscores, dots and blanks between them"
         ));
     }
     // cloudflared parses a UUID as an id, even without hyphens.

@@ -143,8 +143,8 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         account:%,
         owner,
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
-        "the webhook manages these tunnels: start ExternalDNS with --registry=noop; --registry=txt works too, but its TXT \
-         records are not stored"
+        "the webhook manages these tunnels: start ExternalDNS with --registry=noop; --registry=txt works \
+         too, but its TXT records are not stored"
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
         warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
@@ -157,14 +157,15 @@ fn announce_zones(zones: &[Zone], account: &AccountId, settings: &ProviderSettin
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);
-            "the webhook ignores these zones: they belong to another account than the tunnels, and their records cannot point to these tunnels"
+            "the webhook ignores these zones: they belong to another account than the tunnels, and their \
+             records cannot point to these tunnels"
         );
     }
     if served.is_empty() {
         warn!(
             zones:% = "";
-            "the webhook serves no zone, so it refuses every hostname (no_zone): {SHOW_ZONES}, or correct CF_ACCOUNT_ID, \
-             DOMAIN_FILTER or ZONE_ID_FILTER"
+            "the webhook serves no zone, so it refuses every hostname (no_zone): {SHOW_ZONES}, or correct \
+             CF_ACCOUNT_ID, DOMAIN_FILTER or ZONE_ID_FILTER"
         );
         return;
     }

@@ -105,7 +105,8 @@ impl Work<'_> {
                     for policy in &inline {
                         log::warn!(
                             hostname = write.place.to_string(), policy;
-                            "this inline policy of the Access application is deleted, because the endpoint does not name it"
+                            "this inline policy of the Access application is deleted, because the endpoint \
+                             does not name it"
                         );
                     }
                 }

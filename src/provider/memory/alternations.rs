@@ -100,9 +100,9 @@ impl PathHistory {
             *at = loops;
         } else if alternates && loses {
             let text = format!(
-                "ExternalDNS merges the objects of this hostname: it sends the endpoint for {} in some loops and for {} in \
-                 others, so the login and service of the other object are lost. Give both the same annotations, or each a \
-                 set-identifier, or exclude one (controller: none)",
+                "ExternalDNS merges the objects of this hostname: it sends the endpoint for {} in some loops \
+                 and for {} in others, so the login and service of the other object are lost. Give both the \
+                 same annotations, or each a set-identifier, or exclude one (controller: none)",
                 self.now.resource, now.resource
             );
             self.note = Some((Note::of(endpoint, text), loops));

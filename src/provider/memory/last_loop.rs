@@ -112,7 +112,8 @@ impl LastLoop {
         let before = self.without_service.replace(without_service);
         if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
             let text = format!(
-                "endpoints that name no service and are not published: {unnamed} ({names}); LOG_LEVEL=debug names all"
+                "endpoints that name no service and are not published: {unnamed} ({names}); LOG_LEVEL=debug \
+                 names all"
             );
             lines.push((Level::Info, LogLine::default().text(text)));
         }

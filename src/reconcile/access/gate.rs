@@ -17,11 +17,11 @@ use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
-const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
-     that policy at Cloudflare, or name another policy";
+const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login \
+     now: change that policy at Cloudflare, or name another policy";
 
-const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and the webhook keeps an Access application for \
-     it: set webhook/access-policy instead, or delete that application at Cloudflare";
+const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and the webhook keeps an Access \
+     application for it: set webhook/access-policy instead, or delete that application at Cloudflare";
 
 /// The write of one application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +188,8 @@ impl Gate<'_> {
         place.check().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.contains(&place) {
             return Err(Reason::Waiting(
-                "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: the next loops look again".into(),
+                "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: \
+                 the next loops look again".into(),
             ));
         }
         let own = protection.application_made_for(publication.path()).map(|own| own.application);

@@ -46,14 +46,15 @@ pub fn cover<'a>(
             .prefix
             .map_or_else(|| name.to_owned(), |prefix| format!("{name}/{prefix} and {name}/{prefix}/*"));
         return Err(format!(
-            "no Access application covers every request of the rule: create one for {needed}, with a policy that \
-             selects the visitors"
+            "no Access application covers every request of the rule: create one for {needed}, with a policy \
+             that selects the visitors"
         ));
     };
     if let Some(rival) = met.iter().find(|application| requests.has_rival(application, host)) {
         return Err(format!(
-            "two Access wildcards cover names of this hostname, one of them in application {:?}, and Cloudflare \
-             documents no order: delete one, or create an application for this hostname if it is no wildcard",
+            "two Access wildcards cover names of this hostname, one of them in application {:?}, and \
+             Cloudflare documents no order: delete one, or create an application for this hostname if it is \
+             no wildcard",
             rival.name
         ));
     }
@@ -69,8 +70,8 @@ fn problem(application: &Application) -> Option<&'static str> {
     } else if place::may_be_bypassed(application) {
         // The position of the policy does not matter: Access evaluates these policies before all others.
         Some(
-            "lets visitors past without a login, or has a policy of an unknown action: remove that policy, or narrow \
-             its destinations",
+            "lets visitors past without a login, or has a policy of an unknown action: remove that policy, \
+             or narrow its destinations",
         )
     } else {
         None

@@ -34,8 +34,8 @@ pub struct Place {
     path: Option<Box<str>>,
 }
 
-const EXPRESSION: &str = "asks for a login, and Access cannot protect this path: use webhook/tunnel-path-prefix, with \
-     more than a slash, without // and with visible ASCII characters alone";
+const EXPRESSION: &str = "asks for a login, and Access cannot protect this path: use \
+     webhook/tunnel-path-prefix, with more than a slash, without // and with visible ASCII characters alone";
 
 const TOO_LONG: &str =
     "asks for a login, and Access takes at most 63 characters of hostname and path: shorten one of them";

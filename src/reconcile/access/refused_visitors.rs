@@ -105,19 +105,20 @@ fn text(place: &str, application: &Application, is_ours: bool, rule: &Rule) -> S
     let (name, rule) = (&application.name, rule.described());
     if lets_all_past(application) {
         return format!(
-            "visitors of {place:?} pass the Access application {name:?} without a login, and the rule for {rule} refuses them, \
-             because they bring no token: set webhook-access-policy: none on an object of its own for {place:?}, or take the \
-             place out of that application"
+            "visitors of {place:?} pass the Access application {name:?} without a login, and the rule for \
+             {rule} refuses them, because they bring no token: set webhook-access-policy: none on an object \
+             of its own for {place:?}, or take the place out of that application"
         );
     }
     let remedy = match is_ours {
         true => format!("set webhook-access-policy on an object of its own for {place:?}"),
         false => format!(
-            "take the place out of that application, or set webhook-access-required, webhook-access-team-name and \
-             webhook-access-aud-tag of it on an object of its own for {place:?}"
+            "take the place out of that application, or set webhook-access-required, \
+             webhook-access-team-name and webhook-access-aud-tag of it on an object of its own for {place:?}"
         ),
     };
     format!(
-        "visitors of {place:?} meet the Access application {name:?} first, and the rule for {rule} refuses its token: {remedy}"
+        "visitors of {place:?} meet the Access application {name:?} first, and the rule for {rule} refuses \
+         its token: {remedy}"
     )
 }

@@ -91,8 +91,8 @@ pub(crate) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note>
     let note = |place: &Place, text| Note::about(place.hostname().as_str(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { own, is_replaced: _, relying }| {
         let text = format!(
-            "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
-             that is wanted, delete it at Cloudflare",
+            "the Access application {:?} stays, because visitors might reach {:?} without a login once it is \
+             deleted: if that is wanted, delete it at Cloudflare",
             own.application.name,
             relying.as_deref()?
         );

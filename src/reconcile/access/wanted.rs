@@ -104,21 +104,21 @@ pub(crate) fn usable_policy<'p>(
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
             return Err(format!(
-                "names {named}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
-                 the dashboard under Zero Trust, Access, Policies"
+                "names {named}, which is no reusable Access policy of the account ({known}): correct the \
+                 name, or make it in the dashboard under Zero Trust, Access, Policies"
             ));
         }
     };
     if policy.decision.may_bypass() {
         return Err(format!(
-            "names the Access policy {named}, which lets visitors past without a login, or has an action that is not \
-             known: name another one"
+            "names the Access policy {named}, which lets visitors past without a login, or has an action \
+             that is not known: name another one"
         ));
     }
     if !may_be_named(policy, operator) {
         return Err(format!(
-            "names the Access policy {named}, which ACCESS_POLICIES does not list as one that objects may use: add it \
-             there, or name one that is listed"
+            "names the Access policy {named}, which ACCESS_POLICIES does not list as one that objects may \
+             use: add it there, or name one that is listed"
         ));
     }
     Ok(policy)

@@ -11,14 +11,16 @@ use crate::reconcile::reason::{MIGRATE_OR_TAKE_OVER, SHARED_OWNER};
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
-const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but cloudflared checks Access only for rules \
-     that require it: set webhook-access-required, webhook-access-team-name and webhook-access-aud-tag on each object";
+const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but cloudflared checks Access \
+     only for rules that require it: set webhook-access-required, webhook-access-team-name and \
+     webhook-access-aud-tag on each object";
 
-const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
-     its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";
+const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address \
+     connects its visitors to any address that they name: remove bastionMode, or set \
+     ORIGIN_BASTION_MODE=false for our rules";
 
-const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE counts as over and unneeded Access \
-     applications stay: let the proxy pass Date";
+const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE counts as over and unneeded \
+     Access applications stay: let the proxy pass Date";
 
 /// Notes on the whole snapshot.
 pub(super) fn of_snapshot<'s>(
@@ -37,14 +39,14 @@ pub(super) fn not_shown(record: &Record, zone: &ZoneSnapshot, snapshot: &Snapsho
     let text = if snapshot.is_zone_of(zone, &record.name) {
         let rule = snapshot.served_by_released(record, &stamp)?.described();
         format!(
-            "the record's comment names no object and no rule of ours, and the record stays, because visitors reach \
-             the foreign rule for {rule} through it"
+            "the record's comment names no object and no rule of ours, and the record stays, because \
+             visitors reach the foreign rule for {rule} through it"
         )
     } else {
         let zone = &zone.zone.name;
         format!(
-            "the webhook ignores the record in zone {zone}, because another zone answers for this name: delete the \
-             record in {zone}"
+            "the webhook ignores the record in zone {zone}, because another zone answers for this name: \
+             delete the record in {zone}"
         )
     };
     Some(Note::about(&record.name, text))
@@ -54,8 +56,9 @@ pub(super) fn not_shown(record: &Record, zone: &ZoneSnapshot, snapshot: &Snapsho
 pub(super) fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
     let of: String = namespaces.iter().map(|one| format!("{one}: ns={}, ", NamespaceCode::of(one))).collect();
     let text = format!(
-        "neither the record's comment nor the rules' services name one namespace, so NAMESPACE_GUARD refuses every change: \
-         write ns=<code> into the record's comment at Cloudflare ({of}or the ns= that a refusal names)"
+        "neither the record's comment nor the rules' services name one namespace, so NAMESPACE_GUARD refuses \
+         every change: write ns=<code> into the record's comment at Cloudflare ({of}or the ns= that a \
+         refusal names)"
     );
     Note::about(&record.name, text)
 }
@@ -63,8 +66,8 @@ pub(super) fn without_namespace(record: &Record, namespaces: &[String]) -> Note 
 fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let (stamp, tunnel) = snapshot.stamp_of_same_owner(record)?;
     let text = format!(
-        "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not \
-         configured here, so the webhook ignores the record: {SHARED_OWNER}",
+        "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel \
+         that is not configured here, so the webhook ignores the record: {SHARED_OWNER}",
         snapshot.operator().owner
     );
     Some(Note { resource: stamp.resource, ..Note::about(&record.name, text) })
@@ -77,7 +80,8 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     used.map(|zone| &zone.zone).filter_map(|zone| {
         let state = inactive_state(zone)?;
         let text = format!(
-            "the zone is {state}: the webhook publishes hostnames in it, but no visitor reaches them until the zone is active"
+            "the zone is {state}: the webhook publishes hostnames in it, but no visitor reaches them until \
+             the zone is active"
         );
         Some(Note::about(&zone.name, text))
     })
@@ -104,7 +108,8 @@ fn unreachable_rules<'s>(
         }
         let (hidden, front) = (rule_at(rule.path().unwrap_or_default()), front.described());
         let text = format!(
-            "no request reaches the {hidden}: the rule for {front}, which precedes it, takes all its requests: narrow that rule by a path, or delete this one"
+            "no request reaches the {hidden}: the rule for {front}, which precedes it, takes all its \
+             requests: narrow that rule by a path, or delete this one"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })
@@ -114,7 +119,10 @@ fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
         let note = |text: String| Note::about(&id.hostname(), text);
         let local = (!tunnel.writable).then(|| {
-            format!("a file beside its cloudflared configures the tunnel, so the webhook does not write to it: {MIGRATE_OR_TAKE_OVER}")
+            format!(
+                "a file beside its cloudflared configures the tunnel, so the webhook does not write to it: \
+                 {MIGRATE_OR_TAKE_OVER}"
+            )
         });
         unusual_settings(&tunnel.document).map(str::to_owned).chain(local).map(note)
     })
