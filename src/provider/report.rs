@@ -89,7 +89,7 @@ impl Provider {
     fn count_refusals(&self, refusals: &Logged<Refusal>) {
         let mut values = self.metrics.update();
         values.reset(Family::Refusals);
-        for (Refusal { reason, .. }, _) in refusals.all() {
+        for (Refusal { reason, .. }, _) in refusals.present() {
             values.add(Family::Refusals, &[reason.label_value()], 1);
         }
     }

@@ -66,7 +66,7 @@ impl LastLoop {
     /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
     /// `is_served` says whether the last snapshot has the rule of an endpoint; the overview assumes it.
     fn pending_row(&self, hostname: &str, is_served: &dyn Fn(&EndpointFingerprint) -> bool) -> Option<Row> {
-        let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
+        let refusals = self.request.refusals.present().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused = |endpoint: &EndpointFingerprint| {
             refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
@@ -76,8 +76,8 @@ impl LastLoop {
         let mut sent = self.endpoints.sent_of(hostname).iter();
         let pending = sent.find(|endpoint| !is_done(endpoint) && !is_refused(endpoint))?;
         let (state, what) = self.state(pending.hostname);
-        let lines =
-            self.request.dry_run_writes.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
+        let writes = self.request.dry_run_writes.present();
+        let lines = writes.filter(|(line, _)| line.value("hostname") == Some(hostname));
         let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
         let writes: Vec<String> = lines.map(|(line, _)| write(line).trim_end().to_owned()).collect();
         Some(if writes.is_empty() {
@@ -212,7 +212,7 @@ fn noted(notes: &Logged<Note>, hostname: Option<&str>, state: &str) -> impl Iter
     let is_of = move |note: &Note| {
         state_of(note.kind) == state && hostname.is_none_or(|hostname| *note.hostname == *hostname)
     };
-    notes.all().filter(move |(note, _)| is_of(note)).map(move |(note, since)| Row {
+    notes.present().filter(move |(note, _)| is_of(note)).map(move |(note, since)| Row {
         resource: note.resource.as_deref().map(str::to_owned),
         since: Some(since),
         ..row(&note.hostname, state, note.line().text)

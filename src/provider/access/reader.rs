@@ -31,7 +31,7 @@ impl SnapshotReader {
         let timeout = deadline.remaining(&*self.clock).min(limits::ACCESS_TIMEOUT);
         let reading = self.try_read_access(account, zones, Deadline::after(&*self.clock, timeout));
         if let Ok(AccessSnapshot { applications, .. }) = &reading {
-            let has_ours = applications.iter().any(|one| self.place_of(one).is_some());
+            let has_ours = applications.iter().any(|application| self.place_of(application).is_some());
             self.access.has_ours.store(has_ours, Ordering::Relaxed);
         }
         reading.map_or_else(AccessReading::Failed, AccessReading::Read)
@@ -87,14 +87,14 @@ impl SnapshotReader {
             match outcome {
                 ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
-                        applications.retain(|one| one.id != application.id);
+                        applications.retain(|listed| listed.id != application.id);
                         unlike.push((place, application));
                     }
                 }
-                ApplicationWriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
+                ApplicationWriteOutcome::Deleted(id) => applications.retain(|listed| listed.id != id),
                 ApplicationWriteOutcome::InDoubt => {
-                    let mut places = applications.iter().filter_map(|one| self.place_of(one));
-                    if !places.any(|one| one == place) {
+                    let mut places = applications.iter().filter_map(|listed| self.place_of(listed));
+                    if !places.any(|listed| listed == place) {
                         pending.push(place);
                     }
                 }
@@ -128,7 +128,7 @@ impl SnapshotReader {
 /// Adds the applications that are not in the list yet. A sort would add 5 KB to the binary.
 fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
     for application in more {
-        if !applications.iter().any(|one| one.id == application.id) {
+        if !applications.iter().any(|known| known.id == application.id) {
             applications.push(application);
         }
     }

@@ -61,9 +61,9 @@ impl Provider {
         }
         let mut unneeded = unneeded::removable(snapshot);
         let last = lock(&self.last_loop);
-        unneeded.retain(|one| {
-            let name = one.own.place.hostname().as_str();
-            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *name)
+        unneeded.retain(|Unneeded { own, .. }| {
+            let name = own.place.hostname().as_str();
+            !last.request.refusals.present().any(|(refusal, _)| *refusal.hostname == *name)
         });
         unneeded
     }

@@ -53,14 +53,14 @@ impl AccessMemory {
     /// Notes a write.
     pub(crate) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
         let (mut written, place) = (lock(&self.written), place.clone());
-        written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
+        written.retain(|write| write.place != place || write.outcome.id() != outcome.id());
         written.push(WrittenApplication { place, outcome, at });
     }
 
     /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
     pub(crate) fn just_written(&self, now: Instant) -> Vec<WrittenApplication> {
         let mut written = lock(&self.written);
-        written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
+        written.retain(|write| now.saturating_duration_since(write.at) < LIST_LAG_MAX);
         written.clone()
     }
 }

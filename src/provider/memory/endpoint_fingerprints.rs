@@ -48,8 +48,8 @@ impl EndpointFingerprints {
         self.sent = sorted(endpoints);
         let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
         let names = names.filter_map(|of_one| Some(&*of_one.first()?.dns_name));
-        let unpublished = names.filter(|name| !self.sent_of(name).iter().all(|one| self.is_published(one)));
-        self.unpublished = unpublished.take(NAMES_MAX).map(Into::into).collect();
+        let is_published = |name: &str| self.sent_of(name).iter().all(|endpoint| self.is_published(endpoint));
+        self.unpublished = names.filter(|name| !is_published(name)).take(NAMES_MAX).map(Into::into).collect();
     }
 
     /// Notes the endpoints that ExternalDNS is shown.
@@ -88,9 +88,9 @@ fn sorted(endpoints: &[Endpoint]) -> Vec<EndpointFingerprint> {
 
 fn of_hostname<'e>(all: &'e [EndpointFingerprint], hostname: &str) -> &'e [EndpointFingerprint] {
     let hostname = fingerprint([hostname]);
-    let start = all.partition_point(|one| one.hostname < hostname);
+    let start = all.partition_point(|endpoint| endpoint.hostname < hostname);
     let rest = all.get(start..).unwrap_or_default();
-    rest.get(..rest.partition_point(|one| one.hostname == hostname)).unwrap_or_default()
+    rest.get(..rest.partition_point(|endpoint| endpoint.hostname == hostname)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -75,7 +75,8 @@ impl LastLoop {
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
-            refusals.replace_expecting(Vec::new(), now, &|one, _| self.alternations.has(&one.hostname));
+            refusals
+                .replace_expecting(Vec::new(), now, &|refusal, _| self.alternations.has(&refusal.hostname));
             *request = LastRequest { loops_since: request.loops_since, refusals, ..LastRequest::default() };
         }
         let mut lines = note_lines(&self.notes_of_shown.replace(notes, now));
@@ -155,7 +156,7 @@ impl LastLoop {
         let mut lines = last.note_run(plan, result, now);
         let is_failed =
             |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_) | Reason::TunnelUnwritable(..));
-        let before = || last.refusals.all().map(|(refusal, _)| refusal);
+        let before = || last.refusals.present().map(|(refusal, _)| refusal);
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
         let retained = of_postponed.filter(|refusal| !is_failed(refusal));
@@ -181,7 +182,7 @@ impl LastLoop {
         }
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
-        let wanted = wanted.iter().map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
+        let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
@@ -194,7 +195,7 @@ impl LastLoop {
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
     /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
     pub(crate) fn current_refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
-        let mut refusals: Vec<(&Refusal, i64)> = self.request.refusals.all().collect();
+        let mut refusals: Vec<(&Refusal, i64)> = self.request.refusals.present().collect();
         // The refusals are sorted, so those of a hostname as a whole come first.
         refusals.dedup_by(|(later, _), (earlier, _)| {
             later.set_identifier.is_none() && later.hostname == earlier.hostname
@@ -203,8 +204,9 @@ impl LastLoop {
             let has_path = |path: &&str| self.endpoints.of(hostname).any(|endpoint| endpoint.has_path(path));
             // The refusal of a path that no endpoint has concerns every endpoint of the hostname.
             let path = set_identifier.as_deref().filter(has_path);
-            let mut different = self.endpoints.of(hostname).filter(|one| !self.endpoints.is_published(one));
-            different.any(|endpoint| path.is_none_or(|path| endpoint.has_path(path)))
+            self.endpoints.of(hostname).any(|endpoint| {
+                !self.endpoints.is_published(endpoint) && path.is_none_or(|path| endpoint.has_path(path))
+            })
         })
     }
 
@@ -282,7 +284,7 @@ mod tests {
             let sent = if is_sent { &adjusted } else { &Adjusted::default() };
             let lines = last.note_sent(sent, WithoutService::default(), now);
             assert_eq!(lines.len(), usize::from(is_logged), "at {now}");
-            assert_eq!(last.notes_of_sent.all().count(), usize::from(is_sent), "at {now}");
+            assert_eq!(last.notes_of_sent.present().count(), usize::from(is_sent), "at {now}");
         }
     }
 }

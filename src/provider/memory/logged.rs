@@ -64,7 +64,7 @@ impl<T: Ord + Clone> Logged<T> {
     }
 
     /// The present items, each with the time at which it was first logged.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
+    pub(crate) fn present(&self) -> impl Iterator<Item = (&T, i64)> {
         self.0.iter().filter(|(_, entry)| entry.is_present).map(|(item, entry)| (item, entry.logged_at))
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             let news = logged.replace(lines(number).collect(), time);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
-                logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
+                logged.present().map(|(_, since)| since).collect::<Vec<_>>(),
                 Vec::from_iter(since),
                 "at {time}"
             );
@@ -109,7 +109,7 @@ mod tests {
         let mut replace = |items: &[&'static str], now| {
             let new =
                 logged.replace_expecting(items.to_vec(), now, &|item, absent| *item == "a" && absent < 60);
-            (new, logged.all().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
+            (new, logged.present().map(|(item, since)| (*item, since)).collect::<Vec<_>>())
         };
         assert_eq!(replace(&["a", "b"], 1), (vec!["a", "b"], vec![("a", 1), ("b", 1)]));
         assert_eq!(replace(&[], 31), (vec![], vec![]));
@@ -124,6 +124,6 @@ mod tests {
         for (number, _) in year::loops().step_by(10) {
             assert_eq!(logged.replace_expecting(vec![number], number as i64, &|_, _| true).len(), 1);
         }
-        assert_eq!((logged.all().count(), logged.0.len()), (1, 1 + ABSENT_MAX));
+        assert_eq!((logged.present().count(), logged.0.len()), (1, 1 + ABSENT_MAX));
     }
 }

@@ -34,7 +34,7 @@ pub fn cover<'a>(
     let requests = VisitorRequests::new(hostname, prefix.as_deref());
     let mut met = requests.applications(applications.into_iter());
     met.sort_by_key(|application| &application.name);
-    let problems = met.iter().filter_map(|one| Some((&one.name, problem(one)?)));
+    let problems = met.iter().filter_map(|application| Some((&application.name, problem(application)?)));
     if let Some((name, problem)) = problems.min() {
         return Err(format!(
             "the Access application {name:?} covers some of the rule's requests and {problem}"

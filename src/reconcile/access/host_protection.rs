@@ -181,12 +181,13 @@ impl<'a> HostProtection<'a> {
     /// which one decides.
     pub(crate) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
-            let first = self.covering(path).into_iter().find(|one| one.takes_every_request);
-            let is_exact =
-                |one: &Application| one.destinations.iter().any(|at| *at.host == *self.hostname.as_str());
-            let asks =
-                |one: &&Application| self.whole_access().is_ok() && is_exact(one) && asks_for_login(one);
-            first.map(|first| first.application).filter(asks).into_iter().collect()
+            let first = self.covering(path).into_iter().find(|covering| covering.takes_every_request);
+            let login = first.map(|covering| covering.application).filter(|application| {
+                let mut destinations = application.destinations.iter();
+                let is_exact = destinations.any(|destination| *destination.host == *self.hostname.as_str());
+                is_exact && self.whole_access().is_ok() && asks_for_login(application)
+            });
+            login.into_iter().collect()
         })
     }
 
@@ -217,23 +218,24 @@ impl<'a> HostProtection<'a> {
 
     /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
     pub(super) fn own_logins(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
-        self.covering(path).into_iter().map_while(|one| one.own.filter(|_| asks_for_login(one.application)))
+        let covering = self.covering(path).into_iter();
+        covering.map_while(|Covering { application, own, .. }| own.filter(|_| asks_for_login(application)))
     }
 
     /// The applications over the path with all below it, or only over what is below it, the most specific one first.
     pub(crate) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
-            let destinations = application.destinations.iter();
-            let over =
-                destinations.filter_map(|one| Some((rank(one, self.hostname.as_str(), &prefix)?, one)));
+            let over = application.destinations.iter().filter_map(|destination| {
+                Some((rank(destination, self.hostname.as_str(), &prefix)?, &*destination.path))
+            });
             let over: Vec<_> = over.collect();
             let (rank, _) = over.iter().max_by_key(|(rank, _)| *rank)?;
-            let has = |path: &str| over.iter().any(|(_, one)| *one.path == *path);
+            let has = |path: &str| over.iter().any(|(_, other)| *other == path);
             // `alpha/*` misses `alpha`, so an application of the path needs both destinations.
-            let takes_every_request = over.iter().any(|(_, one)| {
-                let above = directory(&one.path);
-                above.is_empty() || one.path.ends_with("/*") && (prefix != above || has(above))
+            let takes_every_request = over.iter().any(|(_, path)| {
+                let above = directory(path);
+                above.is_empty() || path.ends_with("/*") && (prefix != above || has(above))
             });
             let own = self.snapshot.own_application(application);
             Some((Reverse(*rank), Covering { application, own, takes_every_request }))
@@ -269,10 +271,10 @@ fn prefix_of(path: Option<&str>) -> String {
 
 /// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
 /// longer path counts. With an empty prefix, only a whole host has a rank.
-fn rank(one: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
-    let above = directory(&one.path);
+fn rank(destination: &Destination, hostname: &str, prefix: &str) -> Option<(bool, usize, usize)> {
+    let above = directory(&destination.path);
     let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
     let takes_path = above.is_empty() || prefix.strip_prefix(above).is_some_and(is_within);
-    let takes_all = takes_path && matches_host(&one.host, hostname);
-    takes_all.then_some((*one.host == *hostname, one.host.len(), above.len()))
+    let takes_all = takes_path && matches_host(&destination.host, hostname);
+    takes_all.then_some((*destination.host == *hostname, destination.host.len(), above.len()))
 }

@@ -13,7 +13,6 @@
 //! | any other | not known to stay closed: it relies on the application |
 
 use crate::ingress::{Rule, is_status};
-use crate::model::access::Destination;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{Covering, HostProtection};
@@ -157,9 +156,11 @@ fn outside_place(
     snapshot: &Snapshot,
 ) -> Option<String> {
     let own = place.destinations();
-    let is_within =
-        |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
-    let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
+    let mut destinations = application.destinations.iter();
+    let destination = destinations.find(|destination| {
+        !own.contains(destination) && (place.path().is_some() || !place.is_over(&destination.host))
+    });
+    let destination = destination.map(ToString::to_string);
     let mut zones = snapshot.excluded_zones.iter().map(|zone| &*zone.name);
     destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(str::to_owned))
 }

@@ -65,7 +65,7 @@ impl UnopenedPlace {
         if self.asks == Asks::Nothing {
             return protection.is_published(path);
         }
-        let is_deleted = |id: &str| deleted.iter().any(|one| *one.application.id == *id);
+        let is_deleted = |id: &str| deleted.iter().any(|own| *own.application.id == *id);
         let made_for = protection.application_made_for(path).map(|own| &own.application.id);
         let first = protection.own_login(path).map(|own| &own.application.id);
         if made_for.is_some_and(|id| first == Some(id) && !is_deleted(id)) {
@@ -77,7 +77,7 @@ impl UnopenedPlace {
         }
         let visited = snapshot.visited_tunnel(self.place.hostname().as_str());
         protection.own_rule(path, visited.as_ref()).is_some_and(|rule| {
-            rule.requires_access() && deleted.iter().all(|one| rule.requires_another(one.application))
+            rule.requires_access() && deleted.iter().all(|own| rule.requires_another(own.application))
         })
     }
 }

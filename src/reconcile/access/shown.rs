@@ -138,7 +138,7 @@ const REMEDY: &str = ": set webhook/access-policy to the policies, or to none to
 fn has_endpoint(endpoints: &[Endpoint], place: &Place) -> bool {
     let start = endpoints.partition_point(|endpoint| *endpoint.dns_name < *place.hostname().as_str());
     let mut of_name =
-        endpoints.iter().skip(start).take_while(|one| one.dns_name == place.hostname().as_str());
+        endpoints.iter().skip(start).take_while(|endpoint| endpoint.dns_name == place.hostname().as_str());
     of_name.any(|endpoint| path_of(&endpoint.set_identifier) == place.path())
 }
 
