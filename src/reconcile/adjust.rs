@@ -32,9 +32,10 @@ pub struct Adjusted {
     /// A fingerprint of each endpoint as its object asks for it.
     pub intent_fingerprints: Vec<u64>,
     /// Notes on endpoints and wildcards that are left out, public wildcards, rules that stay for a namespace, and
-    /// protection that no object asks for. Beyond `NOTES_MAX` of a kind, only the first by name.
+    /// protection that no object asks for. A little more than `NOTES_MAX` of a kind, so that the log can say there are
+    /// more.
     pub notes: Vec<Note>,
-    /// The number of endpoints that are protected and have no Access property.
+    /// The number of endpoints whose login no object asks for, neither for them nor for a wider place.
     pub unasked_protections: usize,
 }
 

@@ -140,8 +140,8 @@ pub(super) fn invalidate(endpoint: &mut Endpoint, problem: &str) {
     }
 }
 
-/// The canonical properties of a rule in a tunnel's document.
-pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
+/// The properties of a rule as its tunnel's document has it, with its own Access check.
+pub fn properties_in_document(rule: &Rule) -> Vec<Property> {
     let mut properties = rule.option_properties();
     properties.push(Property::new(TUNNEL_SERVICE, rule.service()));
     properties.extend(rule.path().map(|path| Property::new(TUNNEL_PATH, path)));

@@ -94,7 +94,7 @@ impl<'s> EndpointReader<'s> {
         let stray_path = base.path_property().filter(|_| !stands_alone);
         let rules = named.into_iter().chain(stands_alone.then_some(base));
         let rules =
-            rules.filter(|properties| !(excludes_rule(properties) && (is_out || properties.has_own_path)));
+            rules.filter(|properties| !(excludes_rule(properties) && (is_out || properties.is_complete)));
         rules.filter_map(|properties| self.read_rule(endpoint, &targets, &properties, stray_path)).collect()
     }
 

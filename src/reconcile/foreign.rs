@@ -8,7 +8,7 @@ use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
 use crate::model::text::mask_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, properties_of_rule};
+use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, properties_in_document};
 use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{TUNNEL, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
@@ -112,7 +112,7 @@ fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, 
 fn endpoint(settings: &Settings, tunnel: &TunnelId, rule: &Rule) -> Endpoint {
     // ExternalDNS splits an annotation `target` at commas, and removes a dot at its end.
     let is_bent = rule.service().contains(',') || rule.service().ends_with('.');
-    let mut properties = properties_of_rule(rule);
+    let mut properties = properties_in_document(rule);
     properties.retain(|property| &*property.name != TUNNEL_SERVICE || is_bent);
     if tunnel != settings.default_tunnel() {
         properties.push(Property::new(TUNNEL, settings.name_of(tunnel)));

@@ -23,8 +23,8 @@ pub struct RuleProperties<'e> {
     pub group: &'e str,
     /// Sorted and without duplicates, so that the order of arrival does not decide which of two equal names is read.
     pub entries: Vec<NameAndValue<'e>>,
-    /// True if the group has a path of its own, or the properties have no group.
-    pub has_own_path: bool,
+    /// True without a group; else if the group's name begins with a letter or digit, and the group sets a path.
+    pub is_complete: bool,
 }
 
 /// Splits an endpoint into its properties without a group and its groups. The number of groups, and of properties
@@ -49,7 +49,7 @@ pub fn split<'e>(
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    (RuleProperties { group: "", entries: base, has_own_path: true }, named)
+    (RuleProperties { group: "", entries: base, is_complete: true }, named)
 }
 
 fn with_defaults<'e>(
@@ -59,11 +59,11 @@ fn with_defaults<'e>(
 ) -> RuleProperties<'e> {
     let says = |wanted: &str| own.iter().any(|(name, _)| *name == wanted);
     let is_name = group.starts_with(|first: char| first.is_alphanumeric());
-    let has_own_path = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
+    let is_complete = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
     let is_default =
         |(name, _): &&NameAndValue<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
     let entries = own.iter().chain(base.iter().filter(is_default)).copied().collect();
-    RuleProperties { group, entries: sorted(entries), has_own_path }
+    RuleProperties { group, entries: sorted(entries), is_complete }
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
@@ -136,6 +136,6 @@ mod tests {
         assert_eq!(api.text("webhook/tunnel-path"), Some("^/api"));
         assert_eq!((beta.group, beta.text("webhook/tunnel-path")), ("v2.beta", None), "a path is one rule's");
         assert_eq!(beta.text("webhook/tunnel-service"), Some("https://beta:443"));
-        assert_eq!([api.has_own_path, lost.has_own_path, beta.has_own_path], [true, false, false]);
+        assert_eq!([api.is_complete, lost.is_complete, beta.is_complete], [true, false, false]);
     }
 }

@@ -20,8 +20,8 @@ pub(super) const ASKED: &str = "true";
 /// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 
-const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and the webhook does not know yet if the wildcard is published: the \
-     next loop decides";
+const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and Cloudflare's last answers do not tell whether the wildcard is \
+     published: the next loop decides";
 
 const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";
@@ -43,8 +43,9 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// Leaves out unpublished wildcards without the property. If their object has a published path of the wildcard, they
-/// become invalid instead: ExternalDNS may be deleting their earlier form. Published wildcards get the property.
+/// Leaves out unpublished wildcards without the property. If the last snapshot is missing or has an old answer, or their
+/// object publishes a path of the wildcard or is named in its stamp, they become invalid instead: ExternalDNS may be
+/// deleting their earlier form. Published wildcards get the property.
 /// `candidates` are sorted. Returns the other candidates, and the notes on the wildcards that are left out.
 pub(super) fn leave_out(
     mut candidates: Vec<Candidate>,
@@ -62,7 +63,7 @@ pub(super) fn leave_out(
         own(endpoint).iter().any(|own| own.stamp.resource.as_deref() == Some(resource_of(endpoint)))
     };
     let unasked = candidates.iter().filter(|one| one.intent.unasked_wildcard).map(|one| &one.endpoint);
-    let holders: BTreeSet<_> =
+    let publishing_objects: BTreeSet<_> =
         unasked.filter(|endpoint| is_published(endpoint) || is_named(endpoint)).map(object).collect();
     let asked = candidates.iter().filter(|one| !one.intent.unasked_wildcard).map(|one| &one.endpoint);
     let asked_paths: BTreeSet<_> =
@@ -79,7 +80,7 @@ pub(super) fn leave_out(
             }
             return true;
         }
-        let is_kept = snapshot.is_none() || holders.contains(&object(endpoint));
+        let is_kept = snapshot.is_none() || publishing_objects.contains(&object(endpoint));
         if is_kept {
             intent.unasked_wildcard = false;
             invalidate(endpoint, if snapshot.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });

@@ -49,7 +49,7 @@ pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet
                         && !candidate.intent.unasked_wildcard
                 });
                 notes.extend(
-                    noted.take(limits::NOTES_MAX).map(|loser| contest.left_out(&loser.endpoint, winner)),
+                    noted.take(limits::NOTES_MAX).map(|loser| contest.note_of_loser(&loser.endpoint, winner)),
                 );
                 notes.extend(contest.kept_for_another(winner));
             }
@@ -151,7 +151,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The note on an endpoint that lost the path to the winner.
-    fn left_out(&self, loser: &Endpoint, winner: &Endpoint) -> Note {
+    fn note_of_loser(&self, loser: &Endpoint, winner: &Endpoint) -> Note {
         let rule = rule_at(&loser.set_identifier);
         let name = match resource_of(winner) {
             "" => "an object without a name",

@@ -31,7 +31,7 @@ pub(crate) struct ShownProperties {
 
 /// The properties of a rule of ours, with those of its protection.
 pub(crate) fn properties_of_rule(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
-    let mut properties = canonical::properties_of_rule(rule);
+    let mut properties = canonical::properties_in_document(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     let of_access = access_properties(rule, protection);
     properties.extend(of_access.properties);

@@ -106,7 +106,7 @@ impl RuleReader<'_, '_> {
     ) -> Read<Option<WantedRule>> {
         let (settings, properties) = (self.reader.settings, self.properties);
         let path = self.path();
-        if !properties.has_own_path {
+        if !properties.is_complete {
             self.mistake(
                 &format!("the group {:?}", properties.group),
                 "has no path of its own: check the group's spelling; a property for all paths has no group",
