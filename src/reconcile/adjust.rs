@@ -91,9 +91,7 @@ impl<'s> Adjuster<'s> {
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
         let candidates = sorted(candidates);
-        // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
-        let whole = snapshot.filter(|snapshot| snapshot.old_answers.is_empty());
-        let (candidates, mut notes) = wildcard::leave_out(candidates, whole);
+        let (candidates, mut notes) = wildcard::leave_out(candidates, snapshot);
         let choice = snapshot.map(|snapshot| winner::choose(&candidates, snapshot));
         let (losers, notes_of_losers) = choice.unwrap_or_default();
         notes.extend(notes_of_losers);

@@ -43,20 +43,22 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// Leaves out unpublished wildcards without the property. If the last snapshot is missing or has an old answer, or their
-/// object publishes a path of the wildcard or is named in its stamp, they become invalid instead: ExternalDNS may be
-/// deleting their earlier form. Published wildcards get the property.
-/// `candidates` are sorted. Returns the other candidates, and the notes on the wildcards that are left out.
+/// Leaves out unpublished wildcards without the property. If the last snapshot is missing or has an old answer about
+/// their zone, or their object publishes a path of the wildcard or is named in its stamp, they become invalid instead:
+/// ExternalDNS may be deleting their earlier form. Published wildcards get the property. `candidates` are sorted. Returns
+/// the other candidates, and the notes on the wildcards that are left out.
 pub(super) fn leave_out(
     mut candidates: Vec<Candidate>,
     snapshot: Option<&Snapshot>,
 ) -> (Vec<Candidate>, Vec<Note>) {
+    // Only its record says that a wildcard is published, and an old answer about its zone may hide the record.
+    let known = |endpoint: &Endpoint| snapshot.filter(|snapshot| !snapshot.has_old_zone(&endpoint.dns_name));
     let own = |endpoint: &Endpoint| {
-        snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
+        known(endpoint).map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
     };
     let is_published = |endpoint: &Endpoint| {
         let path = path_of(&endpoint.set_identifier);
-        snapshot
+        known(endpoint)
             .is_some_and(|snapshot| own(endpoint).iter().any(|own| snapshot.claims_path(&own.stamp, path)))
     };
     let is_named = |endpoint: &Endpoint| {
@@ -80,10 +82,11 @@ pub(super) fn leave_out(
             }
             return true;
         }
-        let is_kept = snapshot.is_none() || publishing_objects.contains(&object(endpoint));
+        let is_unknown = known(endpoint).is_none();
+        let is_kept = is_unknown || publishing_objects.contains(&object(endpoint));
         if is_kept {
             intent.unasked_wildcard = false;
-            invalidate(endpoint, if snapshot.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
+            invalidate(endpoint, if is_unknown { NOT_READ } else { OTHER_PATH_PUBLISHED });
         } else if !asked_paths.contains(&path(endpoint)) {
             add(&mut notes, endpoint, *intent, NoteKind::LeftOutWildcard);
         }

@@ -4,7 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::NoteKind;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjusted;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, adjust, tunnel_id};
 use test_support::harness::{endpoint_of, endpoint_saying};
 
 const WILDCARD: &str = "*.example.com";
@@ -203,6 +203,34 @@ fn a_wildcard_that_stands_stays_without_the_word_and_is_said_to_be_public() {
         }
         cloudflare.run_loop(&[wildcard(ROUTE, &[&[("tunnel", "false")], path].concat())], usize::MAX);
         assert_eq!(rules(&cloudflare), [""; 0], "the object asked to be left out");
+    }
+}
+
+/// Only its record says whether a wildcard is published. An old answer about another tunnel made it invalid, and its
+/// refusal was told as a mistake.
+#[test]
+fn an_old_answer_about_a_tunnel_leaves_no_wildcard_undecided() {
+    let (asked, unasked) = (wildcard(ROUTE, &[WORD]), wildcard(ROUTE, &[]));
+    for (standing, old, is_undecided) in [
+        (true, OFFICE, false),
+        (true, HOME, false),
+        (true, "example.com", true),
+        (false, OFFICE, false),
+        (false, "example.com", true),
+    ] {
+        let before = if standing { std::slice::from_ref(&asked) } else { &[] };
+        let mut cloudflare = after(empty(), before);
+        cloudflare.old = [(old.into(), "it is old".into())].into();
+        let answer = adjusted(&cloudflare, std::slice::from_ref(&unasked)).endpoints;
+        let problems = answer.iter().filter_map(|endpoint| endpoint.property("webhook/invalid"));
+        assert_eq!(problems.count(), usize::from(is_undecided), "{standing} {old}");
+        assert_eq!(answer.len(), usize::from(standing || is_undecided), "{standing} {old}");
+        let changes = cloudflare.changes(std::slice::from_ref(&unasked));
+        assert_eq!(
+            changes.create.len() + changes.update_new.len(),
+            usize::from(is_undecided),
+            "{standing} {old}"
+        );
     }
 }
 

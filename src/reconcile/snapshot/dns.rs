@@ -151,6 +151,11 @@ impl Snapshot {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 
+    /// True if an answer about a zone around `name` is old.
+    pub(crate) fn has_old_zone(&self, name: &str) -> bool {
+        self.zones_around(name).any(|zone| self.old_answers.contains_key(zone.zone.id.as_str()))
+    }
+
     /// The zone that resolvers ask about `name`, among the zones that were read.
     fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones_around(name).max_by_key(|zone| precedence(&zone.zone))
