@@ -71,9 +71,10 @@ impl Publication {
 pub struct Problem(Box<str>);
 
 impl Problem {
-    /// Joins all mistakes of an endpoint.
+    /// Joins all mistakes of an endpoint. Those of Access come first, so that they are not cut off.
     pub fn of(mistakes: &[Mistake]) -> Self {
-        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        let mut mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        mistakes.sort_by_key(|text| !text.contains(ACCESS_PREFIX));
         Self::new(&mistakes.join("; "))
     }
 

@@ -54,6 +54,17 @@ fn a_property_that_is_near_to_none_is_told_which_there_are() {
     }
 }
 
+/// A login that may be missing is told to the operator, however many mistakes the endpoint has.
+#[test]
+fn a_mistake_of_access_is_told_before_the_others_cut_the_text() {
+    let long = "x".repeat(limits::ERROR_TEXT_MAX_CHARS);
+    let options = OriginOption::all().map(|option| (option.property(), &*long));
+    let said: Vec<_> = options.chain([("webhook/access-session-duration", "24h")]).collect();
+    let problem = problem_of(&endpoint("a.example.com", "CNAME", "http://web:80", &said));
+    assert!(problem.starts_with("webhook/access-session-duration is set, but "), "{problem}");
+    assert!(problem.contains("; webhook/origin-"), "{problem}");
+}
+
 /// An author that copies an annotation from one object to another may leave the old tunnel in one of the two places.
 #[test]
 fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
