@@ -12,7 +12,7 @@ use crate::model::{LogLine, hostname};
 use crate::provider::failure;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
-use crate::reconcile::property_name::INVALID;
+use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, endpoint_reader, plan};
 use crate::webhook::Failure;
@@ -48,7 +48,7 @@ impl WithoutService {
         if self.hostname_fingerprints.len() < NAMES_WITHOUT_SERVICE_MAX {
             self.hostname_fingerprints.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         }
-        if adjust::is_excluded(endpoint) {
+        if endpoint.property(TUNNEL) == Some("false") {
             return;
         }
         self.without_opt_out += 1;

@@ -17,7 +17,7 @@ use crate::reconcile::canonical::{
     Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, invalidate, is_unknown_path, resource_of,
 };
 use crate::reconcile::endpoint_reader::EndpointReader;
-use crate::reconcile::property_name::{INVALID, TUNNEL};
+use crate::reconcile::property_name::INVALID;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard;
 use crate::reconcile::winner;
@@ -174,11 +174,6 @@ fn waiting_problem(set_identifier: &str, problem: &str) -> String {
 }
 
 const SAME_PATH: &str = "several rules of the object have the same path: give each a webhook/tunnel-path or webhook/tunnel-path-prefix of its own";
-
-/// True if the endpoint is excluded from tunnels by its property.
-pub fn is_excluded(endpoint: &Endpoint) -> bool {
-    endpoint.property(TUNNEL) == Some("false")
-}
 
 /// The problem of an endpoint that no time is left to read.
 pub const OUT_OF_TIME: &str =

@@ -25,8 +25,8 @@ use crate::reconcile::canonical::{
 use crate::reconcile::groups::{self, RuleProperties};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{
-    self, ACCESS_POLICY, ACCESS_PREFIX, INVALID, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
-    TUNNEL_SERVICE, TUNNEL_WILDCARD,
+    self, ACCESS_POLICY, ACCESS_PREFIX, INVALID, Meaning, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+    TUNNEL_WILDCARD,
 };
 use crate::reconcile::service_template;
 use crate::reconcile::target::{self, TargetKind};
@@ -86,16 +86,12 @@ impl<'s> EndpointReader<'s> {
         let domain = &self.settings.operator.cluster_domain;
         let targets = endpoint.targets.iter().map(|text| (&**text, target::kind_of(text, domain)));
         let targets: Vec<(&str, TargetKind)> = targets.collect();
-        // Properties without a group are often only the defaults of the groups.
-        let stands_alone = named.is_empty()
+        let base_is_rule = named.is_empty()
             || base.text(TUNNEL_SERVICE).is_some()
             || self.service_text(endpoint, &targets, &base).is_some_and(|service| !service.text.is_empty());
-        let is_out = excludes_rule(&base);
-        let stray_path = base.path_property().filter(|_| !stands_alone);
-        let rules = named.into_iter().chain(stands_alone.then_some(base));
-        let rules =
-            rules.filter(|properties| !(excludes_rule(properties) && (is_out || properties.is_complete)));
-        rules.filter_map(|properties| self.read_rule(endpoint, &targets, &properties, stray_path)).collect()
+        let (rules, stray_path) = groups::rules(base, named, base_is_rule);
+        let rules = rules.iter();
+        rules.filter_map(|properties| self.read_rule(endpoint, &targets, properties, stray_path)).collect()
     }
 
     /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
@@ -330,12 +326,6 @@ fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<S
 /// The beginning of `text`, of at most `max_bytes`.
 fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
-}
-
-/// True if the properties exclude their rule from tunnels.
-fn excludes_rule(properties: &RuleProperties<'_>) -> bool {
-    let mut values = properties.entries.iter().filter(|(name, _)| *name == TUNNEL).peekable();
-    values.peek().is_some() && values.all(|(_, value)| *value == "false")
 }
 
 #[cfg(test)]

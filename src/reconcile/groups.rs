@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::limits;
 use crate::model::endpoint::Endpoint;
-use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
+use crate::reconcile::property_name::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
 /// Separates the name of a property from the name of its group. No property has this character in its own name.
 const GROUP_SEPARATOR: char = '.';
@@ -66,6 +66,27 @@ fn with_defaults<'e>(
     RuleProperties { group, entries: sorted(entries), is_complete }
 }
 
+/// The rules of an endpoint that are not excluded from tunnels. The properties without a group are often only the
+/// defaults of the groups: then they are no rule, and a path among them is returned, which belongs to none.
+pub fn rules<'e>(
+    base: RuleProperties<'e>,
+    groups: Vec<RuleProperties<'e>>,
+    base_is_rule: bool,
+) -> (Vec<RuleProperties<'e>>, Option<&'static str>) {
+    let object_is_excluded = base.says_excluded();
+    let stray_path = base.path_property().filter(|_| !base_is_rule);
+    let mut rules = groups;
+    rules.extend(base_is_rule.then_some(base));
+    rules.retain(|rule| !is_excluded(rule, object_is_excluded));
+    (rules, stray_path)
+}
+
+/// True if the properties exclude their rule from tunnels. In a group that is not complete, which may be a misspelled
+/// one, only the exclusion of the whole object counts.
+fn is_excluded(rule: &RuleProperties<'_>, object_is_excluded: bool) -> bool {
+    rule.says_excluded() && (object_is_excluded || rule.is_complete)
+}
+
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
     properties.sort_unstable();
     properties.dedup();
@@ -76,6 +97,12 @@ impl<'e> RuleProperties<'e> {
     /// The property that sets the rule's path, if one does.
     pub fn path_property(&self) -> Option<&'static str> {
         [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().find(|name| self.text(name).is_some())
+    }
+
+    /// True if `webhook/tunnel` is false, however often it is set.
+    fn says_excluded(&self) -> bool {
+        let mut values = self.entries.iter().filter(|(name, _)| *name == TUNNEL).peekable();
+        values.peek().is_some() && values.all(|(_, value)| *value == "false")
     }
 
     /// The value of the first property called `name`.
@@ -137,5 +164,36 @@ mod tests {
         assert_eq!((beta.group, beta.text("webhook/tunnel-path")), ("v2.beta", None), "a path is one rule's");
         assert_eq!(beta.text("webhook/tunnel-service"), Some("https://beta:443"));
         assert_eq!([api.is_complete, lost.is_complete, beta.is_complete], [true, false, false]);
+    }
+
+    #[test]
+    fn a_rule_is_left_out_if_it_or_its_object_is_excluded() {
+        let out = ("webhook/tunnel", "false");
+        let (path, own_path) = (("webhook/tunnel-path", "^/"), ("webhook/tunnel-path.api", "^/api"));
+        for (label, properties, base_is_rule, expected, stray_path) in [
+            ("no group", vec![], true, vec![""], None),
+            ("the object", vec![out], true, vec![], None),
+            ("the object, set twice", vec![out, ("webhook/tunnel", "home")], true, vec![""], None),
+            ("a group", vec![own_path], true, vec!["api", ""], None),
+            ("a group and defaults", vec![own_path], false, vec!["api"], None),
+            ("a path of the whole", vec![own_path, path], true, vec!["api", ""], None),
+            ("a path of none", vec![own_path, path], false, vec!["api"], Some(TUNNEL_PATH)),
+            ("the group is out", vec![own_path, ("webhook/tunnel.api", "false")], true, vec![""], None),
+            (
+                "its group is not",
+                vec![out, own_path, ("webhook/tunnel.api", "home")],
+                true,
+                vec!["api"],
+                None,
+            ),
+            ("a group without a path", vec![("webhook/tunnel.api", "false")], false, vec!["api"], None),
+            ("the same, and the object is out", vec![out, ("webhook/tunnel-x.api", "")], true, vec![], None),
+        ] {
+            let endpoint = endpoint(&properties);
+            let (base, named) = split_ours(&endpoint);
+            let (rules, stray) = rules(base, named, base_is_rule);
+            let left: Vec<&str> = rules.iter().map(|rule| rule.group).collect();
+            assert_eq!((left, stray), (expected, stray_path), "{label}");
+        }
     }
 }
