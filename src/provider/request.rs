@@ -73,8 +73,8 @@ impl ApplyRequest<'_> {
         let mut snapshot = self.work.read(with_access).map_err(unplanned)?;
         let mut attempts = 1;
         loop {
-            let mut plan = self.plan_after_looks(&snapshot);
-            let result = self.write(&mut plan, &snapshot);
+            let plan = self.plan_after_looks(&snapshot);
+            let (plan, result) = self.write(plan, &snapshot);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
             let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan);
@@ -95,16 +95,17 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
-    /// applications that were not written.
-    fn write(&mut self, plan: &mut Plan, snapshot: &Snapshot) -> RunResult {
+    /// Writes what the plan asks for, unless this is a dry run: applications first. Returns the plan with the refusals
+    /// of applications that were not written.
+    fn write(&mut self, plan: Plan, snapshot: &Snapshot) -> (Plan, RunResult) {
         if plan.is_empty() || self.work.provider.is_dry_run() {
-            return RunResult::default();
+            return (plan, RunResult::default());
         }
-        self.planned_protected_deletions |= deletes_protected_rules(plan, snapshot);
-        self.write_applications(plan);
+        self.planned_protected_deletions |= deletes_protected_rules(&plan, snapshot);
+        let plan = self.write_applications(plan);
         let (work, memory) = (self.work, &mut self.memory);
-        work.provider.outdating(|| execution::run(work, memory, plan, snapshot))
+        let result = work.provider.outdating(|| execution::run(work, memory, &plan, snapshot));
+        (plan, result)
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -199,11 +200,11 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the
-    /// plan gets refusals.
-    fn write_applications(&mut self, plan: &mut Plan) {
+    /// Does the work on applications, in half of the time if the plan has other writes. Returns the plan with refusals for
+    /// work that is not done.
+    fn write_applications(&mut self, plan: Plan) -> Plan {
         if plan.application_writes.is_empty() {
-            return;
+            return plan;
         }
         let half = self.work.within(self.work.time_left() / 2);
         let work = if plan.hosts.is_empty() { self.work } else { half };
@@ -213,7 +214,7 @@ impl ApplyRequest<'_> {
             let reason = self.note_result(write, result);
             failed.extend(reason.map(|reason| (write.clone(), reason)));
         }
-        plan.refuse_failed_applications(failed);
+        plan.refusing_applications(&failed)
     }
 
     /// Notes the result of a write of an application, and returns the reason why the application was not written.

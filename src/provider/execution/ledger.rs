@@ -37,8 +37,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
-    refusals: Vec<Refusal>,
-    given_up: BTreeSet<Box<str>>,
+    result: RunResult,
     has_lost_answer: bool,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own: OwnDigests,
@@ -60,8 +59,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn new(plan: &'a Plan, snapshot: &Snapshot) -> Self {
         Self {
             plan,
-            refusals: Vec::new(),
-            given_up: BTreeSet::new(),
+            result: RunResult::default(),
             has_lost_answer: false,
             own: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
@@ -77,11 +75,11 @@ impl<'a> Ledger<'a> {
             Err(error) => Ending::Early(error),
             Ok(()) => Ending::Complete,
         };
-        RunResult { refusals: self.refusals, given_up: self.given_up, ending }
+        RunResult { ending, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
-        self.given_up.contains(&host.hostname)
+        self.result.given_up.contains(&host.hostname)
     }
 
     pub(super) fn is_written(&self, piece: &Piece<'a>) -> bool {
@@ -90,8 +88,9 @@ impl<'a> Ledger<'a> {
 
     /// Writes nothing more of a hostname in this run.
     pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
-        if self.given_up.insert(host.hostname.clone()) {
-            self.refusals.push(Refusal::new(&host.hostname, None, host.resource.as_deref(), reason));
+        if self.result.given_up.insert(host.hostname.clone()) {
+            let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);
+            self.result.refusals.push(refusal);
         }
     }
 
@@ -105,12 +104,13 @@ impl<'a> Ledger<'a> {
                 continue;
             };
             let path = edit.path().unwrap_or_default();
-            self.refusals.push(Refusal::new(&host.hostname, Some(path), resource.as_deref(), reason.clone()));
+            let refusal = Refusal::new(&host.hostname, Some(path), resource.as_deref(), reason.clone());
+            self.result.refusals.push(refusal);
             let is_refused = |other: &Piece<'a>| refused.iter().any(|(piece, _)| piece.key() == other.key());
             if pieces(host).any(|other| !self.is_written(&other) && !is_refused(&other)) {
                 self.give_up(host, reason_beside(host, edit, reason));
             }
-            self.given_up.insert(host.hostname.clone());
+            self.result.given_up.insert(host.hostname.clone());
         }
     }
 

@@ -55,12 +55,13 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> 
 
 /// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
 /// has no other writes. Otherwise all writes of the hostname are sent once more.
-pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
+pub(super) fn refusals<'a>(host: &'a HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
     if inputs.paused.is_empty() {
         return Vec::new();
     }
     let reason = |piece: &Piece<'_>| inputs.paused.get(&piece.fingerprint());
-    let refused = pieces(host).filter_map(|piece| Some((piece.set_identifier(), reason(&piece)?)));
+    let path = |piece: &Piece<'a>| piece.edit().map(|edit| edit.path().unwrap_or_default());
+    let refused = pieces(host).filter_map(|piece| Some((path(&piece), reason(&piece)?)));
     let mut paused: Vec<(Option<&str>, &Reason)> = refused.collect();
     if paused.is_empty() {
         let writes = writes_of(host, snapshot);

@@ -83,11 +83,6 @@ impl<'a> Piece<'a> {
         Some(&self.planned_edit()?.edit)
     }
 
-    /// The set identifier of the edited rule's endpoint.
-    pub(super) fn set_identifier(&self) -> Option<&'a str> {
-        Some(self.edit()?.path().unwrap_or_default())
-    }
-
     /// The operations on records; empty for a rule.
     pub(crate) fn operations(&self) -> &'a [RecordOperation] {
         match self.content {

@@ -51,14 +51,14 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
-    /// Reports that the applications were not written, with the reasons. A refusal that waits for the write gets the
+    /// The plan after applications were not written, each with the reason. A refusal that waits for the write gets the
     /// reason. If no refusal waits for it, a new one is added.
-    pub fn refuse_failed_applications(&mut self, failed: Vec<(ApplicationWrite, Reason)>) {
+    pub(crate) fn refusing_applications(mut self, failed: &[(ApplicationWrite, Reason)]) -> Self {
         for (ApplicationWrite { place, operation, .. }, reason) in failed {
             let waits = |refusal: &&mut Refusal| match &refusal.reason {
-                Reason::WaitsForApplication(first) => *first == place,
+                Reason::WaitsForApplication(first) => first == place,
                 Reason::WaitsForDeletion(ids) => {
-                    matches!(&operation, ApplicationOperation::Delete(id) if ids.contains(id))
+                    matches!(operation, ApplicationOperation::Delete(id) if ids.contains(id))
                 }
                 _ => false,
             };
@@ -67,9 +67,10 @@ impl Plan {
                 waiting.for_each(|refusal| refusal.reason = reason.clone());
             } else {
                 let path = Some(place.path().unwrap_or_default());
-                self.refusals.push(Refusal::new(place.hostname().as_str(), path, None, reason));
+                self.refusals.push(Refusal::new(place.hostname().as_str(), path, None, reason.clone()));
             }
         }
+        self
     }
 }
 
