@@ -39,12 +39,29 @@ impl Clock for SystemClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     at: Instant,
+    may_use_reserve: bool,
 }
 
 impl Deadline {
     /// The deadline `budget` from now.
     pub fn after(clock: &dyn Clock, budget: Duration) -> Self {
-        Self { at: clock.now() + budget }
+        Self { at: clock.now() + budget, may_use_reserve: false }
+    }
+
+    /// The deadline of a request that writes: its reads, too, may use the calls that are kept for writes.
+    #[must_use]
+    pub fn with_reserve(self) -> Self {
+        Self { may_use_reserve: true, ..self }
+    }
+
+    pub fn may_use_reserve(self) -> bool {
+        self.may_use_reserve
+    }
+
+    /// This deadline, or `limit` from now if that is earlier.
+    #[must_use]
+    pub fn at_most(self, clock: &dyn Clock, limit: Duration) -> Self {
+        Self { at: self.at.min(clock.now() + limit), ..self }
     }
 
     /// The time left; zero once the deadline has passed.
@@ -126,6 +143,14 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shorter_deadline_may_use_the_reserve_as_before_and_a_longer_limit_changes_nothing() {
+        let whole = Deadline::after(&SystemClock, Duration::from_secs(9)).with_reserve();
+        let half = whole.at_most(&SystemClock, Duration::from_secs(4));
+        assert!(half.may_use_reserve() && half.at < whole.at);
+        assert_eq!(whole.at_most(&SystemClock, Duration::from_secs(60)), whole);
+    }
 
     #[test]
     fn an_instant_is_read_whatever_the_digits_of_its_fraction() {

@@ -140,8 +140,7 @@ impl Work<'_> {
 
     /// The same work with at most `limit` of the time that is left.
     fn within(self, limit: Duration) -> Self {
-        let deadline = Deadline::after(self.provider.clock(), limit.min(self.time_left()));
-        Self { deadline, ..self }
+        Self { deadline: self.deadline.at_most(self.provider.clock(), limit), ..self }
     }
 
     /// Reads a snapshot of the present state, always with Access if `with_access`.

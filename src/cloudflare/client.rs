@@ -49,8 +49,6 @@ pub struct Client {
     /// call fails in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
-    /// True while a request that writes is carried out: then all reads count as writes, also those of other threads.
-    is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
     metrics: Arc<Metrics>,
@@ -77,7 +75,6 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(true),
             limiter: Mutex::default(),
-            is_writing: AtomicBool::new(false),
             date: AtomicI64::new(0),
             metrics: Arc::default(),
         }
@@ -125,11 +122,6 @@ impl Client {
         if is_doubtful {
             self.in_doubt.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Begins or ends a request that writes. Its reads may use the calls that are kept for writes.
-    pub fn set_writing(&self, is_writing: bool) {
-        self.is_writing.store(is_writing, Ordering::Relaxed);
     }
 
     /// The number of calls that may be sent now, of those granted for five minutes.
@@ -273,8 +265,7 @@ impl Client {
         if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
-        let is_write = is_write || self.is_writing.load(Ordering::Relaxed);
-        let outcome = self.limiter().admit(is_write, self.clock.now());
+        let outcome = self.limiter().admit(is_write || deadline.may_use_reserve(), self.clock.now());
         outcome.map_err(|retry_after| Error::RateLimited { retry_after })
     }
 

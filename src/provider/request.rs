@@ -45,8 +45,8 @@ impl Work<'_> {
     pub(super) fn apply(self, changes: &Changes) -> Result<(), Failure> {
         let provider = self.provider;
         let memory = lock(&provider.write_memory);
-        let mut request = ApplyRequest { work: self, memory, changes, planned_protected_deletions: false };
-        provider.client().set_writing(true);
+        let work = Work { deadline: self.deadline.with_reserve(), ..self };
+        let mut request = ApplyRequest { work, memory, changes, planned_protected_deletions: false };
         let outcome = request.carry_out();
         request.delete_replaced_applications();
         if outcome.is_err() {
@@ -55,14 +55,6 @@ impl Work<'_> {
             lock(&provider.unneeded_places).forget_checks();
         }
         outcome
-    }
-}
-
-impl Drop for ApplyRequest<'_> {
-    /// Ends the request at the client, even after a panic. While this request has the lock, no other request that writes
-    /// has begun.
-    fn drop(&mut self) {
-        self.work.provider.client().set_writing(false);
     }
 }
 

@@ -46,6 +46,20 @@ fn a_hostname_is_published_changed_and_withdrawn() {
     assert_eq!(harness.cloudflare.records(&harness.zone).len(), records_before);
 }
 
+/// Otherwise the reads of each loop would use up every call, and nothing would ever be written.
+#[test]
+fn a_request_that_writes_reads_with_the_calls_that_other_reads_leave() {
+    let harness = Harness::new();
+    let (_clock, program) = harness.start_stopped(&[]);
+    let external_dns = program.external_dns();
+    let current = external_dns.records().expect("read");
+    let adjusted = external_dns.adjust(&[published("web.example.com", "http://web:80")]).expect("adjusted");
+    while external_dns.records().is_ok() {}
+    external_dns.apply(&external_dns.registry.plan(&current, &adjusted)).expect("published");
+    assert_eq!(harness.service_at("web.example.com", "/"), "http://web:80");
+    external_dns.records().expect_err("a request that writes nothing has none of these calls");
+}
+
 /// Invariant 10 of docs/how-it-works.md.
 #[test]
 fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_nothing() {

@@ -28,8 +28,8 @@ impl SnapshotReader {
         zones: &[&Zone],
         deadline: Deadline,
     ) -> AccessReading {
-        let timeout = deadline.remaining(&*self.clock).min(limits::ACCESS_TIMEOUT);
-        let reading = self.try_read_access(account, zones, Deadline::after(&*self.clock, timeout));
+        let deadline = deadline.at_most(&*self.clock, limits::ACCESS_TIMEOUT);
+        let reading = self.try_read_access(account, zones, deadline);
         if let Ok(AccessSnapshot { applications, .. }) = &reading {
             let has_ours = applications.iter().any(|application| self.place_of(application).is_some());
             self.access.has_ours.store(has_ours, Ordering::Relaxed);
