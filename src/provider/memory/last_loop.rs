@@ -1,6 +1,6 @@
-//! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. Two decisions
-//! depend on it. After a quiet time, a request forgets which tunnels and zones could not be written. And
-//! `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
+//! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. It decides
+//! nothing about what is ours or withheld, only when to act: after a quiet time, a request forgets which tunnels and zones
+//! could not be written, and `access/unneeded.rs` deletes no application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -42,7 +42,7 @@ pub(crate) struct LastLoop {
     is_first_logged: bool,
 }
 
-/// The result of the last request of changes.
+/// The last request of changes.
 #[derive(Debug, Default)]
 pub(crate) struct LastRequest {
     /// The loops that began since ExternalDNS last asked for changes; two or more are a quiet time. Except under
@@ -52,13 +52,23 @@ pub(crate) struct LastRequest {
     pub(crate) notes: Logged<Note>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
-    /// The fingerprints of the hostnames that ExternalDNS asked to publish or change, without those in `postponed`. A
-    /// hostname here without a refusal was written. Empty in a dry run.
-    pub(crate) written_or_refused: BTreeSet<u64>,
-    /// The fingerprints of the hostnames that wait for the next turn.
-    pub(crate) postponed: BTreeSet<u64>,
-    /// The reason why hostnames without a refusal may wait: that of the failed request, or of its first refused write.
-    pub(crate) waiting_reason: Option<String>,
+    pub(crate) run: LastRun,
+}
+
+/// What became of the last request of changes. Hostnames are fingerprints.
+#[derive(Debug, Default)]
+pub(crate) enum LastRun {
+    #[default]
+    NoneInThisLoop,
+    /// The reason why the request failed before anything was planned.
+    Failed(String),
+    Done {
+        /// The hostnames that ExternalDNS asked to publish or change, without those in `postponed`. A hostname here
+        /// without a refusal was written. Empty in a dry run.
+        written_or_refused: BTreeSet<u64>,
+        /// The hostnames that wait for the next turn.
+        postponed: BTreeSet<u64>,
+    },
 }
 
 impl LastLoop {
@@ -71,7 +81,7 @@ impl LastLoop {
         now: i64,
     ) -> Vec<(Level, LogLine)> {
         let request = &mut self.request;
-        request.written_or_refused.clear();
+        request.run = LastRun::NoneInThisLoop;
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
@@ -180,11 +190,12 @@ impl LastLoop {
                 format!("hostnames that this request changed: {changed}; left to the next requests: {left}");
             lines.push((Level::Info, LogLine::default().text(text)));
         }
-        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        let postponed: BTreeSet<u64> =
+            inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
-        last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
-        last.waiting_reason = result.refusals.first().map(|refusal| refusal.reason.to_string());
+        let written_or_refused = inserted(wanted.filter(|hostname| !postponed.contains(hostname)));
+        last.run = LastRun::Done { written_or_refused, postponed };
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
             let text = format!("the dry run does not write this: {}", line.text);
             lines.push((Level::Info, line.text(text)));
@@ -222,13 +233,16 @@ impl LastLoop {
         }
         status.waiting = refused.values().filter(|waits| **waits).count();
         status.refused = refused.len() - status.waiting;
+        let is_done = |hostname: &u64| match &self.request.run {
+            LastRun::Done { written_or_refused, .. } => written_or_refused.contains(hostname),
+            LastRun::NoneInThisLoop | LastRun::Failed(_) => false,
+        };
         for sent in self.endpoints.sent_by_hostname() {
             let Some(hostname) = sent.first().map(|endpoint| endpoint.hostname) else { continue };
             status.wanted += 1;
             if sent.iter().all(|endpoint| self.endpoints.is_published(endpoint)) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && !self.request.written_or_refused.contains(&hostname)
-            {
+            } else if !refused.contains_key(&hostname) && !is_done(&hostname) {
                 status.waiting += 1;
             }
         }
@@ -241,7 +255,7 @@ impl LastRequest {
     pub(crate) fn begin(&mut self) -> bool {
         let is_after_quiet_time = self.is_after_quiet_time();
         // A request that fails before its plan writes nothing.
-        self.written_or_refused.clear();
+        self.run = LastRun::NoneInThisLoop;
         self.loops_since = 0;
         is_after_quiet_time
     }
