@@ -15,6 +15,8 @@
 
 use std::fmt;
 
+use log::Level;
+
 use crate::clock::Deadline;
 use crate::model::endpoint::Endpoint;
 
@@ -59,29 +61,34 @@ pub struct Failure {
     pub status: u16,
     /// A short text for the operator. ExternalDNS discards it.
     pub text: String,
+    /// The level at which the server logs the text; `None` if other lines of the log say the same.
+    pub log: Option<Level>,
 }
 
 impl Failure {
+    pub fn new(status: u16, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), log: None }
+    }
+
     /// A temporary failure.
     pub fn unavailable(text: impl Into<String>) -> Self {
-        Self { status: 503, text: text.into() }
+        Self::new(503, text)
     }
 
     /// A failure of this program, or of the request as a whole.
     pub fn permanent(text: impl Into<String>) -> Self {
-        Self { status: 500, text: text.into() }
+        Self::new(500, text)
     }
 
     /// A body that cannot be read.
     pub fn malformed(reason: impl fmt::Display) -> Self {
-        Self { status: 400, text: format!("the body cannot be read: {reason}") }
+        Self::new(400, format!("the body cannot be read: {reason}"))
     }
 
-    /// Logs the failure, because ExternalDNS discards the text of an answer.
+    /// The failure with a line in the log.
     #[must_use]
-    pub fn warned(self) -> Self {
-        log::warn!("{self}");
-        self
+    pub fn logged(self, level: Level) -> Self {
+        Self { log: Some(level), ..self }
     }
 }
 

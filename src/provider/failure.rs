@@ -1,7 +1,8 @@
-//! The error responses to requests that are not carried out completely. Each has a log line. The watch logs why the
-//! webhook is not ready, the lines of the refusals say what is unfinished, and the functions here log all others.
+//! The error responses to requests that are not carried out completely. No function here logs. The server logs a failure
+//! with a level; of the others, the watch logs why the webhook is not ready, and the lines of the refusals say what is
+//! unfinished.
 
-use log::info;
+use log::Level;
 
 use crate::cloudflare::Error;
 use crate::provider::snapshot_reader::ReadError;
@@ -21,7 +22,7 @@ pub(super) fn not_ready() -> Failure {
 
 /// The retained endpoints of the request do not fit into memory.
 pub(super) fn too_much() -> Failure {
-    Failure::unavailable(TOO_MUCH).warned()
+    Failure::unavailable(TOO_MUCH).logged(Level::Warn)
 }
 
 /// An endpoint is longer than any endpoint that `adjust` returns. Without this endpoint, the rest of the request could
@@ -31,7 +32,7 @@ pub(super) fn too_long(dns_name: &str) -> Failure {
         "the endpoint of {dns_name:?} is longer than any that the webhook returns, so the webhook refuses \
          the whole request"
     ))
-    .warned()
+    .logged(Level::Warn)
 }
 
 /// The endpoints of the request are labelled with another owner than ours.
@@ -40,25 +41,24 @@ pub(super) fn wrong_owner(found: &str, ours: &str) -> Failure {
         "the changes are labelled with the owner {found:?}, and OWNER_ID is {ours:?}: set OWNER_ID to the \
          value of ExternalDNS's --txt-owner-id; nothing was written"
     ))
-    .warned()
+    .logged(Level::Warn)
 }
 
 /// Reading Cloudflare failed, so nothing was planned.
 pub(super) fn unread(error: ReadError) -> Failure {
     let text = error.to_string();
     let is_temporary = error.error.is_retryable();
-    if is_temporary { Failure::unavailable(text) } else { Failure::permanent(text) }.warned()
+    if is_temporary { Failure::unavailable(text) } else { Failure::permanent(text) }.logged(Level::Warn)
 }
 
 /// No time or no calls were left for the rest of the writes.
 pub(super) fn ended_early(error: &Error) -> Failure {
     if *error == Error::OutOfTime {
         let text = "the request had no time left for all writes; the next request does the rest";
-        info!("{text}");
-        return Failure::unavailable(text);
+        return Failure::unavailable(text).logged(Level::Info);
     }
     Failure::unavailable(format!("no calls were left for all writes; a later request does the rest: {error}"))
-        .warned()
+        .logged(Level::Warn)
 }
 
 /// A part of the request is left to the next request.

@@ -7,6 +7,8 @@
 
 use std::io::{self, Write};
 
+use log::Level;
+
 use super::body::Body;
 use super::{Failure, Handler};
 use crate::clock::Deadline;
@@ -64,23 +66,23 @@ impl Route {
 /// Decides if a request may be served.
 ///
 /// # Errors
-/// The answer to send instead, without reading the body.
-pub fn accept(head: &Head<'_>) -> Result<Route, Response> {
+/// The failure to answer instead, without reading the body.
+pub fn accept(head: &Head<'_>) -> Result<Route, Failure> {
     if head.is_from_page {
-        return Err(Response::text(
+        return Err(Failure::new(
             403,
             "the request comes from a web page (Origin or Sec-Fetch-Site): this port serves only ExternalDNS",
         ));
     }
     let Some(route) = route(head.method, head.target) else {
-        return Err(Response::text(404, "nothing is served for this method and path"));
+        return Err(Failure::new(404, "nothing is served for this method and path"));
     };
     let is_ours = match *head.content_type {
         [value] => value.replace(' ', "").eq_ignore_ascii_case(MEDIA_TYPE),
         _ => false,
     };
     if route.has_body() && !is_ours {
-        return Err(Response::text(415, &format!("unsupported media type: use {MEDIA_TYPE}")));
+        return Err(Failure::new(415, format!("unsupported media type: use {MEDIA_TYPE}")));
     }
     Ok(route)
 }
@@ -147,7 +149,7 @@ fn json(endpoints: &[Endpoint], buffer: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let mut buffer = Buffer(buffer);
     match serde_json::to_writer(&mut buffer, endpoints) {
         Ok(()) => Ok(buffer.0),
-        Err(error) => Err(Failure::permanent(error.to_string()).warned()),
+        Err(error) => Err(Failure::permanent(error.to_string()).logged(Level::Warn)),
     }
 }
 
@@ -229,13 +231,8 @@ mod tests {
 
     fn ask(service: &Echo, head: &Head<'_>, body: impl Into<Vec<u8>>) -> Response {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
-        match (accept(head), Body::new(body.into())) {
-            (Ok(accepted), Ok(body)) => {
-                accepted.answer(body, service, deadline).unwrap_or_else(Response::from)
-            }
-            (Err(answer), _) => answer,
-            (_, Err(failure)) => failure.into(),
-        }
+        let answer = || accept(head)?.answer(Body::new(body.into())?, service, deadline);
+        answer().unwrap_or_else(Response::from)
     }
 
     fn text(answer: &Response) -> &str {
@@ -283,11 +280,11 @@ mod tests {
             ("POST", "/records", "", 415),
         ] {
             let label = format!("{method} {target} {content_type}");
-            let answer = accept(&head(method, target, content_type)).expect_err(&label);
-            assert_eq!((answer.status, answer.content_type), (status, TEXT), "{label}");
+            let failure = accept(&head(method, target, content_type)).expect_err(&label);
+            assert_eq!(failure.status, status, "{label}");
         }
         let twice = Head { content_type: vec![WEBHOOK, WEBHOOK], ..head("POST", "/records", "") };
-        assert_eq!(accept(&twice).map_err(|answer| answer.status), Err(415));
+        assert_eq!(accept(&twice).map_err(|failure| failure.status), Err(415));
     }
 
     #[test]

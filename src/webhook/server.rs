@@ -314,8 +314,13 @@ impl Shared {
     /// Answers one request. No failure ends the worker.
     fn work(&self, mut job: Job) {
         let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&mut job)))
-            .unwrap_or_else(|_| Err(Failure::permanent("internal error").into()))
-            .unwrap_or_else(|refusal| refusal);
+            .unwrap_or_else(|_| Err(Failure::permanent("internal error")))
+            .unwrap_or_else(|failure| {
+                if let Some(level) = failure.log {
+                    log::log!(level, "{failure}");
+                }
+                failure.into()
+            });
         let Job { request, arrived, is_read, permit: _permit, .. } = job;
         let duration = self.clock.now().saturating_duration_since(arrived);
         let line = || {
@@ -355,10 +360,10 @@ impl Shared {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// The answer to a request. An `Err` is an answer too: the request is refused, or the handler fails.
-    fn answer(&self, job: &mut Job) -> Result<Response, Response> {
+    /// The answer to a request, unless the request is refused or the handler fails.
+    fn answer(&self, job: &mut Job) -> Result<Response, Failure> {
         if job.deadline.is_over(&*self.clock) {
-            return Err(Failure::unavailable("no worker was free in time").warned().into());
+            return Err(Failure::unavailable("no worker was free in time").logged(Level::Warn));
         }
         let request = &job.request;
         check_framing(request)?;
@@ -374,7 +379,7 @@ impl Shared {
             bytes = received.ok_or_else(|| Failure::unavailable("the webhook is stopping"))??;
             job.is_read = true;
         }
-        Ok(route.answer(Body::new(bytes)?, &*self.handler, job.deadline)?)
+        route.answer(Body::new(bytes)?, &*self.handler, job.deadline)
     }
 
     /// Receives the whole body. A large body needs the permit first.
@@ -390,19 +395,18 @@ impl Shared {
             let known = announced.unwrap_or_default().max(bytes.len());
             if known > limits::REQUEST_BODY_MAX_BYTES {
                 let most = limits::REQUEST_BODY_MAX_BYTES / (1024 * 1024);
-                return Err(
-                    Failure::unavailable(format!("the body is larger than {most} MiB: {TOO_LARGE}")).warned()
-                );
+                let text = format!("the body is larger than {most} MiB: {TOO_LARGE}");
+                return Err(Failure::unavailable(text).logged(Level::Warn));
             }
             if known > limits::SMALL_BODY_MAX_BYTES && job.permit.is_none() {
                 job.permit = self.permit.take(job.arrived, job.deadline.remaining(&*self.clock));
                 if job.permit.is_none() {
-                    return Err(Failure::unavailable(BUSY).warned());
+                    return Err(Failure::unavailable(BUSY).logged(Level::Warn));
                 }
             }
             let read = job.request.as_reader().read(&mut chunk);
             if job.deadline.is_over(&*self.clock) {
-                return Err(Failure::unavailable("the body came too late").warned());
+                return Err(Failure::unavailable("the body came too late").logged(Level::Warn));
             }
             match read {
                 Ok(0) if announced.is_some_and(|announced| bytes.len() < announced) => {
@@ -466,7 +470,7 @@ fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
 
 /// Refuses a request if its headers do not clearly tell where its body ends. tiny_http takes any `Transfer-Encoding`
 /// for chunked, uses the first of two lengths, and ignores a length that is not a number.
-fn check_framing(request: &Request) -> Result<(), Response> {
+fn check_framing(request: &Request) -> Result<(), Failure> {
     let lengths = values(request, "Content-Length");
     let encodings = values(request, "Transfer-Encoding");
     let is_clear = match (&*lengths, &*encodings) {
@@ -481,7 +485,7 @@ fn check_framing(request: &Request) -> Result<(), Response> {
         }
         _ => false,
     };
-    if is_clear { Ok(()) } else { Err(Response::text(400, "ambiguous length")) }
+    if is_clear { Ok(()) } else { Err(Failure::new(400, "ambiguous length")) }
 }
 
 /// True if the request has no body. The length of a body in chunks is unknown.
