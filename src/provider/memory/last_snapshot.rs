@@ -22,9 +22,11 @@ impl LastSnapshot {
         self.generation
     }
 
-    /// Stores a reading that began in this generation.
+    /// Stores a reading that began in this generation, unless one that began in a later generation has ended before.
     pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, generation: u64) {
-        self.read = Some((generation, Arc::clone(snapshot)));
+        if self.read.as_ref().is_none_or(|(known, _)| *known <= generation) {
+            self.read = Some((generation, Arc::clone(snapshot)));
+        }
     }
 
     /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
@@ -80,6 +82,18 @@ mod tests {
         last.end_reading(&snapshot, generation);
         assert!(last.unless_outdated().is_none());
         assert!(last.as_read().is_some_and(|(_, is_outdated)| is_outdated), "it may be shown");
+    }
+
+    #[test]
+    fn of_two_readings_at_once_the_one_that_began_last_is_remembered_whichever_ends_last() {
+        let (mut last, [older, newer]) =
+            (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
+        let before = last.begin_reading();
+        last.outdate();
+        let after = last.begin_reading();
+        last.end_reading(&newer, after);
+        last.end_reading(&older, before);
+        assert!(last.unless_outdated().is_some_and(|known| Arc::ptr_eq(&known, &newer)));
     }
 
     #[test]
