@@ -37,12 +37,13 @@ impl Provider {
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
         let work = Work { provider: self, resolved, deadline };
-        let read = work.read(true);
+        // Another reading may replace the snapshot while this thread waits for the lock, so it is not held.
+        let is_read = work.read(true).is_ok();
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);
         // After a failed reading, the places need one more check too.
         let confirmed = lock(&self.unneeded_places).take_confirmed();
-        if read.is_err() {
+        if !is_read {
             return;
         }
         // The last snapshot is this reading, or one of a request that ended later. It is outdated if a request wrote since
