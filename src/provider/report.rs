@@ -43,10 +43,10 @@ impl Provider {
         logging::log_all(&lines, module_path!());
     }
 
-    /// Logs new notes, except about hostnames whose writes were not completed.
-    pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
+    /// Logs new notes.
+    pub(super) fn log_notes(&self, plan: &Plan) {
         let now = self.clock().unix_seconds();
-        let lines = lock(&self.last_loop).request.note_run(plan, result, now);
+        let lines = lock(&self.last_loop).request.replace_notes(plan, now);
         logging::log_all(&lines, module_path!());
     }
 

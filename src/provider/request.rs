@@ -63,10 +63,13 @@ impl ApplyRequest<'_> {
         let (provider, with_access) = (self.work.provider, self.asks_for_access());
         let unplanned = |error| provider.unplanned(failure::unread(error));
         let mut snapshot = self.work.read(with_access).map_err(unplanned)?;
-        let mut attempts = 1;
+        let (mut attempts, mut noted) = (1, Vec::new());
         loop {
             let plan = self.plan_after_looks(&snapshot);
-            let (plan, result) = self.write(plan, &snapshot);
+            let (mut plan, result) = self.write(plan, &snapshot);
+            // A note is about a write, which has to be completed.
+            plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
+            plan.notes.append(&mut noted);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
             let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan);
@@ -74,8 +77,9 @@ impl ApplyRequest<'_> {
                 return self.finish(&plan, &result);
             }
             attempts += 1;
-            // The next plan has no notes on the writes of this run.
-            provider.log_notes(&plan, &result);
+            // The next plan has no notes on the writes of this run, and the next reading may fail.
+            provider.log_notes(&plan);
+            noted.clone_from(&plan.notes);
             // Memory would otherwise hold two snapshots.
             drop(snapshot);
             snapshot = match self.work.read(with_access) {

@@ -325,6 +325,25 @@ fn what_was_written_in_an_earlier_request_is_not_written_where_the_next_one_fail
     assert!(!all.ok, "{all:#?}");
 }
 
+/// The second attempt plans no write of the hostname that the first one published.
+#[test]
+fn a_note_on_a_write_stays_where_another_write_makes_the_request_start_over() {
+    let harness = Harness::new();
+    harness.cloudflare.add_tunnel("office");
+    let program = harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
+    let both = ["home", "office"].map(|tunnel| {
+        let (name, service) = (format!("{tunnel}.example.com"), format!("http://{tunnel}:443"));
+        endpoint(&name, &[("tunnel-service", &service), ("tunnel", tunnel)])
+    });
+    harness.cloudflare.fault(Matcher::put_configuration(), 2, Fault::DoneButUnanswered);
+    program.external_dns().run_loop(&both).expect("published");
+    let hint = "the default port of https";
+    let logged = |one: &&Endpoint| !harness.log.lines_with(&["WARN", &one.dns_name, hint]).is_empty();
+    let [first] = *both.iter().filter(logged).collect::<Vec<_>>() else { panic!("one is written first") };
+    let status = Status::of(&program, &first.dns_name);
+    assert!(status.rows.iter().any(|row| row.what.contains(hint)), "{status:#?}");
+}
+
 #[test]
 fn every_spelling_of_a_name_has_its_state() {
     for (sent, asked) in [

@@ -163,7 +163,7 @@ impl LastLoop {
         now: i64,
     ) -> Vec<(Level, LogLine)> {
         let Self { request: last, alternations, .. } = self;
-        let mut lines = last.note_run(plan, result, now);
+        let mut lines = last.replace_notes(plan, now);
         let is_failed =
             |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_) | Reason::TunnelUnwritable(..));
         let before = || last.refusals.present().map(|(refusal, _)| refusal);
@@ -264,11 +264,9 @@ impl LastRequest {
         self.loops_since > 1
     }
 
-    /// Notes the run of a plan, and returns the lines of new notes. Those about hostnames whose writes were not completed
-    /// are left out.
-    pub(crate) fn note_run(&mut self, plan: &Plan, result: &RunResult, now: i64) -> Vec<(Level, LogLine)> {
-        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname));
-        note_lines(&self.notes.replace(notes.cloned().collect(), now))
+    /// Returns the lines of new notes.
+    pub(crate) fn replace_notes(&mut self, plan: &Plan, now: i64) -> Vec<(Level, LogLine)> {
+        note_lines(&self.notes.replace(plan.notes.clone(), now))
     }
 }
 
