@@ -73,9 +73,12 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     for zone in &snapshot.zones {
         let records = zone.records().iter().filter(|record| !record.comment.is_empty());
         for record in records.filter(|record| snapshot.operator().filter.matches(&record.name)) {
-            let Some(view) = RecordView::of(record, zone, &marked_rules, snapshot) else {
-                shown.notes.extend(notes::not_shown(record, zone, snapshot));
-                continue;
+            let view = match RecordView::of(record, zone, &marked_rules, snapshot) {
+                Ok(view) => view,
+                Err(reason) => {
+                    shown.notes.extend(notes::not_shown(record, zone, &reason, snapshot));
+                    continue;
+                }
             };
             if let Some(Holder::Unclear(namespaces)) = &view.unnamed_holder {
                 shown.notes.push(notes::without_namespace(record, namespaces));
@@ -134,23 +137,35 @@ struct PathView<'a> {
     drift: Vec<Drift>,
 }
 
+/// The reason why a record is not shown.
+enum NotShown<'a> {
+    NotOurs,
+    /// Another zone answers for its name.
+    OutsideItsZone,
+    /// The record is released, and stays for this foreign rule.
+    ServesOnly(&'a Rule),
+    /// The webhook publishes no such name.
+    NoHostname,
+}
+
 impl<'a> RecordView<'a> {
-    /// `None` if the record is not ours, or has no effect.
     fn of(
         record: &'a Record,
         zone: &'a ZoneSnapshot,
         marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
         snapshot: &'a Snapshot,
-    ) -> Option<Self> {
-        let stamp = snapshot.own_stamp(record)?;
-        if !snapshot.is_zone_of(zone, &record.name) || snapshot.served_by_released(record, &stamp).is_some() {
-            return None;
+    ) -> Result<Self, NotShown<'a>> {
+        let stamp = snapshot.own_stamp(record).ok_or(NotShown::NotOurs)?;
+        if !snapshot.is_zone_of(zone, &record.name) {
+            return Err(NotShown::OutsideItsZone);
         }
-        // The webhook publishes no other names.
-        let hostname = Hostname::parse(&record.name).ok()?;
+        if let Some(rule) = snapshot.served_by_released(record, &stamp) {
+            return Err(NotShown::ServesOnly(rule));
+        }
+        let hostname = Hostname::parse(&record.name).map_err(|_| NotShown::NoHostname)?;
         let is_unnamed = snapshot.operator().namespace_guard && namespace::of_stamp(&stamp).is_none();
         let unnamed_holder = is_unnamed.then(|| namespace::holder(&record.name, snapshot));
-        Some(Self { snapshot, marked_rules, zone, record, stamp, hostname, unnamed_holder })
+        Ok(Self { snapshot, marked_rules, zone, record, stamp, hostname, unnamed_holder })
     }
 
     fn protection(&self) -> HostProtection<'_> {

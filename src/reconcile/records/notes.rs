@@ -8,6 +8,7 @@ use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
 use crate::reconcile::reason::{MIGRATE_OR_TAKE_OVER, SHARED_OWNER};
+use crate::reconcile::records::NotShown;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
@@ -34,20 +35,25 @@ pub(super) fn of_snapshot<'s>(
 }
 
 /// The note on a record that is not shown, if its comment has our owner: the record has no effect, and stays.
-pub(super) fn not_shown(record: &Record, zone: &ZoneSnapshot, snapshot: &Snapshot) -> Option<Note> {
-    let Some(stamp) = snapshot.own_stamp(record) else { return other_instance(record, snapshot) };
-    let text = if snapshot.is_zone_of(zone, &record.name) {
-        let rule = snapshot.served_by_released(record, &stamp)?.described();
-        format!(
-            "the record's comment names no object and no rule of ours, and the record stays, because \
-             visitors reach the foreign rule for {rule} through it"
-        )
-    } else {
-        let zone = &zone.zone.name;
-        format!(
+pub(super) fn not_shown(
+    record: &Record,
+    zone: &ZoneSnapshot,
+    reason: &NotShown<'_>,
+    snapshot: &Snapshot,
+) -> Option<Note> {
+    let text = match reason {
+        NotShown::NotOurs => return other_instance(record, snapshot),
+        NotShown::NoHostname => return None,
+        NotShown::OutsideItsZone => format!(
             "the webhook ignores the record in zone {zone}, because another zone answers for this name: \
-             delete the record in {zone}"
-        )
+             delete the record in {zone}",
+            zone = zone.zone.name
+        ),
+        NotShown::ServesOnly(rule) => format!(
+            "the record's comment names no object and no rule of ours, and the record stays, because \
+             visitors reach the foreign rule for {} through it",
+            rule.described()
+        ),
     };
     Some(Note::about(&record.name, text))
 }
