@@ -80,27 +80,24 @@ impl<'s> Adjuster<'s> {
 
     /// One endpoint for each hostname and path, sorted. Without a snapshot, the present object of a hostname is not known:
     /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
-    ///
-    /// 1. The candidates are sorted, because the other passes compare neighbours.
-    /// 2. Wildcards without their property are left out, become invalid, or get it because they are published.
-    /// 3. The winners are chosen by properties, which an endpoint loses in pass 4.
-    /// 4. The other endpoints of an object with an invalid one become invalid. The losers count too.
-    /// 5. The losers are left out.
-    /// 6. The endpoints are sorted again, by their new properties.
-    /// 7. Protected endpoints without Access properties get those that `records` shows.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
         let candidates = sorted(candidates);
-        let (candidates, mut notes) = wildcard::leave_out(candidates, snapshot);
-        let choice = snapshot.map(|snapshot| winner::choose(&candidates, snapshot));
-        let (losers, notes_of_losers) = choice.unwrap_or_default();
-        notes.extend(notes_of_losers);
-        let candidates = refuse_together(candidates).into_iter().enumerate();
-        let kept = candidates.filter(|(index, _)| !losers.contains(index)).map(|(_, candidate)| candidate);
-        let candidates: Vec<Candidate> = kept.collect();
-        notes.extend(wildcard::notes_of_public(&candidates));
-        let candidates = sorted(candidates).into_iter();
-        let mut endpoints: Vec<Endpoint> = candidates.map(|candidate| candidate.endpoint).collect();
+        let hostnames = candidates.chunk_by(|one, other| one.endpoint.dns_name == other.endpoint.dns_name);
+        let lengths: Vec<usize> = hostnames.map(<[_]>::len).collect();
+        let (mut candidates, mut endpoints) = (candidates.into_iter(), Vec::new());
+        let (mut notes, mut counts) = (Vec::new(), BTreeMap::new());
+        for length in lengths {
+            let on_host = candidates.by_ref().take(length).collect();
+            let (candidates, notes_on_host) = adjust_hostname(on_host, snapshot);
+            endpoints.extend(candidates.into_iter().map(|candidate| candidate.endpoint));
+            for note in notes_on_host {
+                let count = counts.entry(note.kind).or_insert(0);
+                *count += 1;
+                // Further notes would take more memory than the endpoints, and the log has no room for them.
+                notes.extend((*count <= limits::NOTES_MAX + 1).then_some(note));
+            }
+        }
         endpoints.dedup();
         let intent_fingerprints = endpoints.iter().map(fingerprint_of).collect();
         let kept_logins =
@@ -111,41 +108,54 @@ impl<'s> Adjuster<'s> {
     }
 }
 
+/// The candidates of one hostname that the answer contains, sorted, and notes on the hostname. `candidates` are sorted.
+fn adjust_hostname(
+    candidates: Vec<Candidate>,
+    snapshot: Option<&Snapshot>,
+) -> (Vec<Candidate>, impl Iterator<Item = Note>) {
+    let (candidates, left_out) = wildcard::leave_out(candidates, snapshot);
+    // The winners are chosen by properties, which an invalid endpoint loses. Losers make endpoints invalid too.
+    let choice = snapshot.map(|snapshot| winner::choose(&candidates, snapshot));
+    let (wins, notes_of_losers) = choice.unwrap_or_else(|| (vec![true; candidates.len()], Vec::new()));
+    let candidates = refuse_together(candidates).into_iter().zip(wins);
+    let winners = sorted(candidates.filter(|(_, wins)| *wins).map(|(candidate, _)| candidate).collect());
+    let public = wildcard::note_of_public(&winners);
+    (winners, left_out.into_iter().chain(notes_of_losers).chain(public))
+}
+
 fn fingerprint_of(endpoint: &Endpoint) -> u64 {
     let Endpoint { targets, provider_specific, .. } = endpoint;
     let properties = provider_specific.iter().flat_map(|property| [&*property.name, &*property.value]);
     fingerprint(targets.iter().map(String::as_str).chain(properties))
 }
 
-/// If one endpoint of an object is invalid, all its endpoints for that hostname become invalid: a valid rule would take
+/// If one endpoint of an object is invalid, all its endpoints for the hostname become invalid: a valid rule would take
 /// the requests of the invalid endpoint. Only here are all these endpoints visible: ExternalDNS may ask for only one of
-/// them, and another object may win the path of one. `candidates` are sorted, and stay in their order.
-fn refuse_together(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+/// them, and another object may win the path of one. `on_host` are sorted, and stay in their order.
+fn refuse_together(mut on_host: Vec<Candidate>) -> Vec<Candidate> {
     let is_one_path = |one: &Candidate, other: &Candidate| {
         let (one, other) = (&one.endpoint, &other.endpoint);
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
-    for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
-        let mut problems = excesses(on_host);
-        for at_path in on_host.chunk_by_mut(is_one_path) {
-            let mut pairs = at_path.array_windows();
-            let differ = pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint));
-            let invalid = at_path.iter().find_map(|one| one.endpoint.property(INVALID));
-            let Some(problem) = invalid.or_else(|| differ.then_some(SAME_PATH)) else { continue };
-            let problem = problem.to_owned();
-            for Candidate { endpoint, .. } in at_path {
-                invalidate(endpoint, &problem);
-                let object = problems.entry(resource_of(endpoint).into());
-                object.or_insert_with(|| waiting_problem(&endpoint.set_identifier, &problem));
-            }
-        }
-        for Candidate { endpoint, .. } in on_host {
-            if let Some(problem) = problems.get(resource_of(endpoint)) {
-                invalidate(endpoint, problem);
-            }
+    let mut problems = excesses(&on_host);
+    for at_path in on_host.chunk_by_mut(is_one_path) {
+        let mut pairs = at_path.array_windows();
+        let differ = pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint));
+        let invalid = at_path.iter().find_map(|one| one.endpoint.property(INVALID));
+        let Some(problem) = invalid.or_else(|| differ.then_some(SAME_PATH)) else { continue };
+        let problem = problem.to_owned();
+        for Candidate { endpoint, .. } in at_path {
+            invalidate(endpoint, &problem);
+            let object = problems.entry(resource_of(endpoint).into());
+            object.or_insert_with(|| waiting_problem(&endpoint.set_identifier, &problem));
         }
     }
-    candidates
+    for Candidate { endpoint, .. } in &mut on_host {
+        if let Some(problem) = problems.get(resource_of(endpoint)) {
+            invalidate(endpoint, problem);
+        }
+    }
+    on_host
 }
 
 /// The problems of the objects with too many paths of the hostname.

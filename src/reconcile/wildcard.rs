@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::limits;
+use crate::collections::inserted;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
     Candidate, Intent, RECORD_ONLY, invalidate, is_invalid, path_of, resource_of,
@@ -43,81 +43,67 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// Leaves out unpublished wildcards without the property. If the last snapshot is missing or has an old answer about
-/// their zone, or their object publishes a path of the wildcard or is named in its stamp, they become invalid instead:
-/// ExternalDNS may be deleting their earlier form. Published wildcards get the property. `candidates` are sorted. Returns
-/// the other candidates, and the notes on the wildcards that are left out.
+/// Leaves out an unpublished wildcard without the property. If the last snapshot is missing or has an old answer about
+/// its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate becomes invalid
+/// instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property. `on_host` are the
+/// candidates of one hostname. Returns the others, and a note on those that are left out.
 pub(super) fn leave_out(
-    mut candidates: Vec<Candidate>,
+    mut on_host: Vec<Candidate>,
     snapshot: Option<&Snapshot>,
-) -> (Vec<Candidate>, Vec<Note>) {
-    // Only its record says that a wildcard is published, and an old answer about its zone may hide the record.
-    let known = |endpoint: &Endpoint| snapshot.filter(|snapshot| !snapshot.has_old_zone(&endpoint.dns_name));
-    let own = |endpoint: &Endpoint| {
-        known(endpoint).map(|snapshot| snapshot.own_records_of(&endpoint.dns_name)).unwrap_or_default()
+) -> (Vec<Candidate>, Option<Note>) {
+    let (unasked, asked): (Vec<&Candidate>, Vec<&Candidate>) =
+        on_host.iter().partition(|candidate| candidate.intent.unasked_wildcard);
+    let Some(name) = unasked.first().map(|first| first.endpoint.dns_name.clone()) else {
+        return (on_host, None);
     };
+    // Only its record says that a wildcard is published, and an old answer about its zone may hide the record.
+    let known = snapshot.filter(|snapshot| !snapshot.has_old_zone(&name));
+    let own = known.map(|snapshot| snapshot.own_records_of(&name)).unwrap_or_default();
     let is_published = |endpoint: &Endpoint| {
         let path = path_of(&endpoint.set_identifier);
-        known(endpoint)
-            .is_some_and(|snapshot| own(endpoint).iter().any(|own| snapshot.claims_path(&own.stamp, path)))
+        known.is_some_and(|snapshot| own.iter().any(|own| snapshot.claims_path(&own.stamp, path)))
     };
     let is_named = |endpoint: &Endpoint| {
-        own(endpoint).iter().any(|own| own.stamp.resource.as_deref() == Some(resource_of(endpoint)))
+        own.iter().any(|own| own.stamp.resource.as_deref() == Some(resource_of(endpoint)))
     };
-    let unasked = candidates.iter().filter(|one| one.intent.unasked_wildcard).map(|one| &one.endpoint);
-    let publishing_objects: BTreeSet<_> =
-        unasked.filter(|endpoint| is_published(endpoint) || is_named(endpoint)).map(object).collect();
-    let asked = candidates.iter().filter(|one| !one.intent.unasked_wildcard).map(|one| &one.endpoint);
-    let asked_paths: BTreeSet<_> =
-        asked.filter(|endpoint| is_wildcard(&endpoint.dns_name)).map(path).collect();
-    let mut notes = Vec::new();
-    candidates.retain_mut(|Candidate { endpoint, intent }| {
+    let publishing = unasked.iter().map(|candidate| &candidate.endpoint);
+    let publishing = publishing.filter(|endpoint| is_published(endpoint) || is_named(endpoint));
+    let publishing_objects: BTreeSet<Box<str>> =
+        inserted(publishing.map(|endpoint| resource_of(endpoint).into()));
+    let asked = asked.iter().map(|candidate| &candidate.endpoint);
+    let asked_paths: BTreeSet<Box<str>> = inserted(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
+    let mut left_out = None;
+    on_host.retain_mut(|Candidate { endpoint, intent }| {
         if !intent.unasked_wildcard {
             return true;
         }
         if is_published(endpoint) {
             if !is_invalid(endpoint) {
-                endpoint.provider_specific.extend(property(&endpoint.dns_name));
+                endpoint.provider_specific.extend(property(&name));
                 endpoint.provider_specific.sort_unstable();
             }
             return true;
         }
-        let is_unknown = known(endpoint).is_none();
-        let is_kept = is_unknown || publishing_objects.contains(&object(endpoint));
+        let is_kept = known.is_none() || publishing_objects.contains(resource_of(endpoint));
         if is_kept {
             intent.unasked_wildcard = false;
-            invalidate(endpoint, if is_unknown { NOT_READ } else { OTHER_PATH_PUBLISHED });
-        } else if !asked_paths.contains(&path(endpoint)) {
-            add(&mut notes, endpoint, *intent, NoteKind::LeftOutWildcard);
+            invalidate(endpoint, if known.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
+        } else if left_out.is_none() && !asked_paths.contains(&*endpoint.set_identifier) {
+            left_out = Some(note_of(endpoint, *intent, NoteKind::LeftOutWildcard));
         }
         is_kept
     });
-    (candidates, notes)
+    (on_host, left_out)
 }
 
-fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
-    (endpoint.dns_name.as_str().into(), resource_of(endpoint).into())
+/// The note on a published wildcard without the property, after [`leave_out`].
+pub(super) fn note_of_public(on_host: &[Candidate]) -> Option<Note> {
+    let Candidate { endpoint, intent } = on_host.iter().find(|one| one.intent.unasked_wildcard)?;
+    Some(note_of(endpoint, *intent, NoteKind::PublicWildcard))
 }
 
-fn path(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
-    (endpoint.dns_name.as_str().into(), endpoint.set_identifier.as_str().into())
-}
-
-/// The notes on the published wildcards without the property, after [`leave_out`].
-pub(super) fn notes_of_public(candidates: &[Candidate]) -> Vec<Note> {
-    let mut notes = Vec::new();
-    for Candidate { endpoint, intent } in candidates.iter().filter(|one| one.intent.unasked_wildcard) {
-        add(&mut notes, endpoint, *intent, NoteKind::PublicWildcard);
-    }
-    notes
-}
-
-/// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
-fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, kind: NoteKind) {
-    let is_said = notes.last().is_some_and(|last| *last.hostname == *endpoint.dns_name);
-    if is_said || notes.len() >= limits::NOTES_MAX {
-        return;
-    }
+/// The note on a wildcard, for all its objects and paths.
+fn note_of(endpoint: &Endpoint, intent: Intent, kind: NoteKind) -> Note {
     let below = endpoint.dns_name.trim_start_matches("*.");
     let by = match endpoint.property(TUNNEL_SERVICE) {
         None => String::new(),
@@ -136,5 +122,5 @@ fn add(notes: &mut Vec<Note>, endpoint: &Endpoint, intent: Intent, kind: NoteKin
              would be served{by}{login}: {REMEDY}"
         )
     };
-    notes.push(Note { kind, ..Note::of(endpoint, text) });
+    Note { kind, ..Note::of(endpoint, text) }
 }

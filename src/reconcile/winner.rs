@@ -28,34 +28,30 @@ const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
-/// Chooses one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. Returns the indices
-/// of the losers, and notes on them and on rules that remain although their namespace no longer asks for them. The notes
-/// end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
-pub(super) fn choose(candidates: &[Candidate], snapshot: &Snapshot) -> (BTreeSet<usize>, Vec<Note>) {
-    let (mut losers, mut notes, mut start) = (BTreeSet::new(), Vec::new(), 0);
-    for on_host in candidates.chunk_by(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
-        let entitled = entitled(on_host, snapshot);
-        for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
-            let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
-            let (first, end) = (start, start + candidates.len());
-            start = end;
-            let Some((index, winner)) = contest.winner() else { continue };
-            losers.extend((first..end).filter(|candidate| *candidate != first + index));
-            // Further notes would take more memory than the endpoints, and the log has no room for them.
-            if notes.len() <= limits::NOTES_MAX {
-                let noted = candidates.iter().filter(|candidate| {
-                    !asks_alike(&candidate.endpoint, winner)
-                        && resource_of(&candidate.endpoint) != resource_of(winner)
-                        && !candidate.intent.unasked_wildcard
-                });
-                notes.extend(
-                    noted.take(limits::NOTES_MAX).map(|loser| contest.note_of_loser(&loser.endpoint, winner)),
-                );
-                notes.extend(contest.kept_for_another(winner));
-            }
+/// Chooses one candidate of each path. `on_host` are the candidates of one hostname, sorted like those of `adjust`.
+/// Returns for each candidate whether it wins, and notes on the losers and on rules that remain although their namespace
+/// no longer asks for them. The notes end after the path that exceeds `NOTES_MAX`.
+pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot) -> (Vec<bool>, Vec<Note>) {
+    let (mut wins, mut notes) = (Vec::new(), Vec::new());
+    let entitled = entitled(on_host, snapshot);
+    for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
+        let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
+        let winner = contest.winner();
+        wins.extend((0..candidates.len()).map(|index| winner.is_some_and(|(winner, _)| winner == index)));
+        if let Some((_, winner)) = winner
+            && notes.len() <= limits::NOTES_MAX
+        {
+            let noted = candidates.iter().filter(|candidate| {
+                !asks_alike(&candidate.endpoint, winner)
+                    && resource_of(&candidate.endpoint) != resource_of(winner)
+                    && !candidate.intent.unasked_wildcard
+            });
+            let noted = noted.take(limits::NOTES_MAX);
+            notes.extend(noted.map(|loser| contest.note_of_loser(&loser.endpoint, winner)));
+            notes.extend(contest.kept_for_another(winner));
         }
     }
-    (losers, notes)
+    (wins, notes)
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
