@@ -29,9 +29,15 @@ pub(crate) struct Newest {
 /// The last write of a record.
 #[derive(Debug)]
 struct Written {
-    /// The earliest time of the write by Cloudflare's clock; `None` if the record was deleted.
-    modified: Option<Duration>,
+    state: WrittenState,
     answered_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum WrittenState {
+    Deleted,
+    /// The earliest time of the write by Cloudflare's clock.
+    Modified(Duration),
 }
 
 /// The newest configuration of a tunnel.
@@ -55,8 +61,11 @@ impl Written {
     }
 
     /// True if `listed` is the record as it was before the write.
-    fn is_missing_in(&self, listed: &Record) -> bool {
-        self.modified.is_none_or(|written| listed.modified.is_some_and(|modified| modified < written))
+    fn is_newer_than(&self, listed: &Record) -> bool {
+        match self.state {
+            WrittenState::Deleted => true,
+            WrittenState::Modified(written) => listed.modified.is_some_and(|modified| modified < written),
+        }
     }
 }
 
@@ -118,11 +127,12 @@ impl Newest {
     /// Notes the records of a completed batch.
     pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
         self.records.retain(|_, write| write.is_recent(now));
-        let deleted = deleted.iter().map(|id| (id, None));
-        let written = written.iter().filter_map(|record| Some((&record.id, Some(record.written_at()?))));
-        for (id, modified) in deleted.chain(written) {
+        let deleted = deleted.iter().map(|id| (id, WrittenState::Deleted));
+        let modified = |record: &WrittenRecord| record.written_at().map(WrittenState::Modified);
+        let written = written.iter().filter_map(|record| Some((&record.id, modified(record)?)));
+        for (id, state) in deleted.chain(written) {
             if self.records.len() < RECORDS_MAX || self.records.contains_key(id) {
-                self.records.insert(id.clone(), Written { modified, answered_at: now });
+                self.records.insert(id.clone(), Written { state, answered_at: now });
             }
         }
     }
@@ -134,7 +144,7 @@ impl Newest {
     pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
         let is_old = |record: &&Record| {
             let recent = self.records.get(&record.id).filter(|write| write.is_recent(now));
-            recent.is_some_and(|write| write.is_missing_in(record))
+            recent.is_some_and(|write| write.is_newer_than(record))
         };
         let Some(Record { name, .. }) = list.iter().find(is_old) else { return Ok(()) };
         Err(format!("the list shows the record of {name} as it was before the webhook's last write"))
