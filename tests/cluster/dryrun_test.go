@@ -95,7 +95,7 @@ func (i *installed) tells(t *testing.T, writes int, lines ...[]string) {
 }
 
 func plan(hostname string) [][]string {
-	return [][]string{{"the dry run does not write this: rule created or updated", hostname}, {"the dry run does not write this: record created", hostname}}
+	return [][]string{{"without DRY_RUN: rule created or updated", hostname}, {"without DRY_RUN: record created", hostname}}
 }
 
 // TestADryRunOnAFreshInstallationTellsItsPlanAndMakesNothing: README's first look, then without it. What waits there is tried

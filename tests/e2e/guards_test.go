@@ -29,7 +29,7 @@ func TestADryRunWritesNothingAndTellsEverything(t *testing.T) {
 	cloudflare.Publishes(t, tunnel, withdrawn, "http://gone.shop.svc:80", `{}`)
 	cloudflare.Withdrew(t, tunnel, created)
 	for _, hostname := range []string{changed, withdrawn, created} {
-		if !pod.program.Tells("the dry run does not write this: ", hostname) {
+		if !pod.program.Tells("without DRY_RUN: ", hostname) {
 			t.Errorf("nothing is told of %s", hostname)
 		}
 	}

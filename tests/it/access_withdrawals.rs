@@ -120,9 +120,7 @@ fn an_application_that_is_taken_over_before_any_other_was_made_gets_a_tag_that_i
 /// The line was that of a change of our own application, and nothing told what was there.
 #[test]
 fn an_application_that_is_taken_over_is_told_as_it_was_in_a_dry_run_too() {
-    for (dry_run, line) in
-        [("true", "the dry run does not write this: "), ("false", "Access application updated")]
-    {
+    for (dry_run, line) in [("true", "without DRY_RUN: "), ("false", "Access application updated")] {
         let stage = Stage::new(&[("ADOPT", "access"), ("DRY_RUN", dry_run)]);
         stage.cloudflare().edit(|cloudflare| {
             let staff = cloudflare.policies()[0].id.clone();

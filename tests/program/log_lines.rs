@@ -201,13 +201,13 @@ fn what_comes_back_after_it_was_gone_is_told_again() {
     let dry = [("DRY_RUN", "true")];
     for (label, variables, asked, between, line) in [
         ("a refusal", &[][..], &refused, &[][..], "refused=record_held"),
-        ("a dry run", &dry[..], &new, &[], "the dry run does not write this: record created"),
+        ("a dry run", &dry[..], &new, &[], "without DRY_RUN: record created"),
         (
             "a dry run of nothing",
             &dry[..],
             &new,
             std::slice::from_ref(&refused),
-            "the dry run does not write this: record created",
+            "without DRY_RUN: record created",
         ),
     ] {
         let (process, external_dns) = Process::start_ready(&harness, variables);

@@ -119,11 +119,12 @@ impl LastLoop {
     ) -> Vec<(Level, LogLine)> {
         let Adjusted { endpoints, intent_fingerprints, notes, .. } = adjusted;
         let mut lines = Vec::new();
-        let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
+        let (without_opt_out, names) =
+            (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
-        if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
+        if without_opt_out > 0 && before.map_or(0, |before| before.without_opt_out) != without_opt_out {
             let text = format!(
-                "endpoints that name no service and are not published: {unnamed} ({names}); LOG_LEVEL=debug \
+                "endpoints that name no service and are not published: {without_opt_out} ({names}); LOG_LEVEL=debug \
                  names all"
             );
             lines.push((Level::Info, LogLine::default().text(text)));
@@ -197,7 +198,7 @@ impl LastLoop {
         let written_or_refused = inserted(wanted.filter(|hostname| !postponed.contains(hostname)));
         last.run = LastRun::Done { written_or_refused, postponed };
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
-            let text = format!("the dry run does not write this: {}", line.text);
+            let text = format!("without DRY_RUN: {}", line.text);
             lines.push((Level::Info, line.text(text)));
         }
         lines
