@@ -8,7 +8,7 @@ use crate::cloudflare::Error;
 use crate::provider::snapshot_reader::ReadError;
 use crate::webhook::Failure;
 
-const NOT_READY: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; \
+const TUNNELS_UNKNOWN: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; \
      /readyz on the metrics port says why";
 
 const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so the webhook refuses the \
@@ -17,7 +17,7 @@ const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so 
 
 /// The tunnels are not known yet.
 pub(super) fn not_ready() -> Failure {
-    Failure::unavailable(NOT_READY)
+    Failure::unavailable(TUNNELS_UNKNOWN)
 }
 
 /// The retained endpoints of the request do not fit into memory.

@@ -66,7 +66,8 @@ impl From<Error> for Unresolved {
     }
 }
 
-/// The check of the token failed. Where the API has no such check, its address is wrong, and not the token.
+/// The problem after a failed check of the token. A 404 means that CF_API_BASE_URL has a wrong path; it says nothing
+/// about the token.
 pub(crate) fn unverified(error: Error) -> Unresolved {
     match error {
         Error::NotFound(_) => Unresolved { remedy: CORRECT_PATH, ..error.into() },

@@ -54,8 +54,8 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// True if the endpoints (`kept` bytes) fit into memory beside the body now, and beside what is `planned` of them
-    /// once the body is dropped.
+    /// True if `kept` bytes of endpoints fit into memory together with the larger of two: the body, which is there now,
+    /// and the `planned` bytes that are needed after the body is dropped.
     pub fn has_room(&self, kept: usize, planned: usize) -> bool {
         kept + planned.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }
