@@ -38,8 +38,8 @@ use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields; those inside `reader`, `readiness` and `metrics` come last. Under one of these, only the
-/// client locks another: its credentials, under the lock of their file.
+/// the order of the fields; the locks inside `reader`, `readiness` and `metrics` are taken last, and none of them while
+/// another of them is held. One exception: the client locks its credentials under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
     reader: SnapshotReader,
@@ -146,7 +146,7 @@ impl Work<'_> {
     /// Reads a snapshot of the present state, always with Access if `with_access`.
     fn read(self, with_access: bool) -> Result<Arc<Snapshot>, ReadError> {
         let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
-        let generation = lock(&provider.last_snapshot).begin_reading();
+        let generation = lock(&provider.last_snapshot).drop_for_reading();
         let read = provider.reader.snapshot(account, settings, with_access, deadline);
         lock(&provider.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
         let snapshot = Arc::new(read?);

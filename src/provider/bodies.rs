@@ -113,7 +113,7 @@ pub(super) fn needed_changes(body: Body, settings: &Settings) -> Result<Changes,
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let (mut too_long, mut other_owner) = (None, None);
-    let mut needed = |ReceivedEndpoint { endpoint, is_whole }, hostname_bytes| {
+    let mut needed = |ReceivedEndpoint { endpoint, is_whole }, bytes_if_planned| {
         if let Some(owner) = plan::other_owner(&endpoint, settings) {
             other_owner.get_or_insert_with(|| owner.to_owned());
         } else if !is_whole {
@@ -122,7 +122,7 @@ pub(super) fn needed_changes(body: Body, settings: &Settings) -> Result<Changes,
             && let Some(endpoint) = plan::needed_by_plan(endpoint)
         {
             kept += endpoint.memory_bytes();
-            planned += planned_bytes(&endpoint, hostname_bytes);
+            planned += planned_bytes(&endpoint, bytes_if_planned);
             return Some(endpoint);
         }
         None
@@ -143,9 +143,9 @@ pub(super) fn needed_changes(body: Body, settings: &Settings) -> Result<Changes,
 }
 
 /// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
-fn planned_bytes(endpoint: &Endpoint, hostname_bytes: usize) -> usize {
+fn planned_bytes(endpoint: &Endpoint, bytes_if_planned: usize) -> usize {
     let is_planned = endpoint.is_address_or_cname() && endpoint.property(INVALID).is_none();
-    if is_planned { hostname_bytes } else { OTHER_BYTES }
+    if is_planned { bytes_if_planned } else { OTHER_BYTES }
 }
 
 #[cfg(test)]

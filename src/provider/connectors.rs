@@ -104,27 +104,29 @@ impl ConnectorWatch {
 }
 
 impl Work<'_> {
-    /// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports
-    /// no version is ignored. The error is the reason why no hostname moves to the tunnel.
-    pub(super) fn check_applied(self, tunnel: &TunnelId, version: i64) -> Result<(), String> {
+    /// The reason why no hostname moves to the tunnel, unless every connector has applied this version of the
+    /// configuration. A connector that reports no version is ignored.
+    pub(super) fn obstacle_to_move(self, tunnel: &TunnelId, version: i64) -> Option<String> {
         let client = self.provider.client();
-        let connectors =
-            client.connectors(&self.resolved.account, tunnel, self.deadline).map_err(|error| {
-                format!(
+        let connectors = match client.connectors(&self.resolved.account, tunnel, self.deadline) {
+            Ok(connectors) => connectors,
+            Err(error) => {
+                return Some(format!(
                     "the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}"
-                )
-            })?;
+                ));
+            }
+        };
         if connectors.is_empty() {
-            return Err(format!(
+            return Some(format!(
                 "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
             ));
         }
-        match Connector::slowest(&connectors) {
-            Some((applied, connector)) if applied < version => Err(format!(
+        let (applied, connector) = Connector::slowest(&connectors)?;
+        (applied < version).then(|| {
+            format!(
                 "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so \
                  no hostname moves to the tunnel yet: see the log of that cloudflared"
-            )),
-            _ => Ok(()),
-        }
+            )
+        })
     }
 }

@@ -159,7 +159,7 @@ impl ApplyRequest<'_> {
             let work = self.work.within(limits::MOVE_LOOK_TIMEOUT.min(left));
             let looks = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
-                work.check_applied(tunnel, version).err()
+                work.obstacle_to_move(tunnel, version)
             });
             let unready = tunnels.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();

@@ -17,7 +17,7 @@ pub(crate) struct LastSnapshot {
 impl LastSnapshot {
     /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the
     /// present generation.
-    pub(crate) fn begin_reading(&mut self) -> u64 {
+    pub(crate) fn drop_for_reading(&mut self) -> u64 {
         self.read = None;
         self.generation
     }
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
         let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
-        let generation = last.begin_reading();
+        let generation = last.drop_for_reading();
         last.end_reading(&snapshot, generation);
         assert!(last.unless_outdated().is_some());
-        let generation = last.begin_reading();
+        let generation = last.drop_for_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
         last.end_reading(&snapshot, generation);
@@ -88,9 +88,9 @@ mod tests {
     fn of_two_readings_at_once_the_one_that_began_last_is_remembered_whichever_ends_last() {
         let (mut last, [older, newer]) =
             (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
-        let before = last.begin_reading();
+        let before = last.drop_for_reading();
         last.outdate();
-        let after = last.begin_reading();
+        let after = last.drop_for_reading();
         last.end_reading(&newer, after);
         last.end_reading(&older, before);
         assert!(last.unless_outdated().is_some_and(|known| Arc::ptr_eq(&known, &newer)));
@@ -101,7 +101,7 @@ mod tests {
         let last = Mutex::<LastSnapshot>::default();
         let write = || {
             let _outdating = Outdating::begin(&last);
-            let generation = lock(&last).begin_reading();
+            let generation = lock(&last).drop_for_reading();
             lock(&last).end_reading(&Arc::new(fixture::snapshot()), generation);
             panic::resume_unwind(Box::new("the write panics"));
         };
@@ -114,7 +114,7 @@ mod tests {
         let mut last = LastSnapshot::default();
         let snapshot = Arc::new(fixture::snapshot());
         for _ in year::loops() {
-            let generation = last.begin_reading();
+            let generation = last.drop_for_reading();
             last.end_reading(&snapshot, generation);
         }
         assert_eq!(Arc::strong_count(&snapshot), 2);
