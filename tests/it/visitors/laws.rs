@@ -70,7 +70,8 @@ fn any_published() -> impl Strategy<Value = Option<Published>> {
 }
 
 /// What is published before and after: half of the hostnames as they were. A name does not change together with the
-/// wildcard that takes over from it or gives way to it, because either of the two may be written first.
+/// wildcard that takes over from it or gives way to it, because either of the two may be written first. Both would change
+/// with the default tunnel.
 fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
     let host = (any_published(), any_published(), any::<bool>());
     prop::collection::vec(host, HOSTS.len()).prop_map(|hosts| {
@@ -81,7 +82,11 @@ fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
             after.extend(second.map(|second| (name, second)));
         }
         let (wildcard, below) = WILDCARD;
-        if before.get(wildcard) != after.get(wildcard) {
+        let uses_default = before.get(wildcard).is_some_and(|published| published.tunnel.is_empty());
+        if uses_default || before.get(wildcard) != after.get(wildcard) {
+            before.entry(below).and_modify(|published| {
+                published.tunnel = if published.tunnel.is_empty() { "home" } else { published.tunnel };
+            });
             after.remove(below);
             after.extend(before.get(below).map(|published| (below, published.clone())));
         }
