@@ -39,7 +39,7 @@ impl Clock for SystemClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     at: Instant,
-    may_use_reserve: bool,
+    pub(crate) may_use_reserve: bool,
 }
 
 impl Deadline {
@@ -52,10 +52,6 @@ impl Deadline {
     #[must_use]
     pub fn with_reserve(self) -> Self {
         Self { may_use_reserve: true, ..self }
-    }
-
-    pub fn may_use_reserve(self) -> bool {
-        self.may_use_reserve
     }
 
     /// This deadline, or `limit` from now if that is earlier.
@@ -148,7 +144,7 @@ mod tests {
     fn a_shorter_deadline_may_use_the_reserve_as_before_and_a_longer_limit_changes_nothing() {
         let whole = Deadline::after(&SystemClock, Duration::from_secs(9)).with_reserve();
         let half = whole.at_most(&SystemClock, Duration::from_secs(4));
-        assert!(half.may_use_reserve() && half.at < whole.at);
+        assert!(half.may_use_reserve && half.at < whole.at);
         assert_eq!(whole.at_most(&SystemClock, Duration::from_secs(60)), whole);
     }
 

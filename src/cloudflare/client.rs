@@ -265,7 +265,7 @@ impl Client {
         if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
-        let outcome = self.limiter().admit(is_write || deadline.may_use_reserve(), self.clock.now());
+        let outcome = self.limiter().admit(is_write || deadline.may_use_reserve, self.clock.now());
         outcome.map_err(|retry_after| Error::RateLimited { retry_after })
     }
 

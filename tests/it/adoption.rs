@@ -12,7 +12,9 @@ const WANTED: &str = "http://web:80";
 /// Lines of the log about what was taken over or refused.
 fn lines_about(harness: &Harness, hostname: &str) -> Vec<String> {
     let mut lines = harness.log.lines_with(&[hostname]);
-    lines.retain(|line| ["taken over; before", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
+    lines.retain(|line| {
+        ["taken over; before", "refused=", "without DRY_RUN"].iter().any(|mark| line.contains(mark))
+    });
     lines
 }
 
@@ -107,7 +109,7 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     }
     assert_eq!(harness.cloudflare.waiting_faults(), 0);
     let (dry, mut told): (Vec<String>, Vec<String>) =
-        lines_about(&harness, name).into_iter().partition(|line| line.contains("dry run"));
+        lines_about(&harness, name).into_iter().partition(|line| line.contains("without DRY_RUN"));
     let tunnel = &harness.tunnel;
     let record = format!(
         r#"{{"name":"{name}","type":"CNAME","content":"{tunnel}.cfargotunnel.com","proxied":true,"ttl":1,"comment":"Jo's"}}"#
@@ -150,7 +152,7 @@ fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_option
             "{told:#?}"
         );
         let joined = |head: &str| -> String {
-            let parts = told.iter().filter(|line| line.contains("dry run") == (dry_run == "true"));
+            let parts = told.iter().filter(|line| line.contains("without DRY_RUN") == (dry_run == "true"));
             let parts = parts.filter_map(|line| line.split_once(head)?.1.split_once(": "));
             let parts: Vec<&str> =
                 parts.filter_map(|(_, text)| text.rsplit_once(" hostname=")).map(|(text, _)| text).collect();

@@ -300,7 +300,7 @@ fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_abou
     assert!(matches!(&*warned, [line] if line.starts_with("WARN")), "{warned:?}");
     let desired = [published("web.example.com", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("answered");
-    for planned in ["not write this: rule created or updated", "not write this: record created"] {
+    for planned in ["without DRY_RUN: rule created or updated", "without DRY_RUN: record created"] {
         assert_eq!(harness.log.lines_with(&[planned, "web.example.com"]).len(), 1, "{planned}");
     }
     clock.put_ahead(limits::CONNECTORS_PERIOD);
@@ -313,6 +313,6 @@ fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_abou
     clock.put_ahead(limits::CONNECTORS_PERIOD);
     eventually("the tunnel is found", || !harness.log.lines_with(&["manages these tunnels", &id]).is_empty());
     program.external_dns().run_loop(&desired).expect("answered");
-    assert_eq!(harness.log.lines_with(&["not write this: record created", &id]).len(), 1);
+    assert_eq!(harness.log.lines_with(&["without DRY_RUN: record created", &id]).len(), 1);
     assert_eq!(harness.cloudflare.count_calls().writes, 0);
 }

@@ -170,6 +170,8 @@ fn hostnames_that_a_turn_leaves_have_rows_until_they_are_written() {
     let one = Status::of(&program, &last);
     assert!(!one.ok && one.states(&last) == ["next turn"], "{one:#?}");
     assert_eq!(Status::of(&program, &name(0)).states(&name(0)), ["written"]);
+    program.external_dns().records().expect("read");
+    assert_eq!(Status::of(&program, &last).states(&last), ["next turn"], "until ExternalDNS asks again");
     program.external_dns().run_loop(&shops).expect("the rest");
     let all = overview(&program);
     assert!(all.ok && all.rows.is_empty(), "{all:#?}");
