@@ -79,8 +79,8 @@ impl Provider {
         }
     }
 
-    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all others
-    /// here are updated when an event happens.
+    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; every other metric
+    /// is updated when its event happens.
     pub fn scrape(&self) -> String {
         let (is_ready, calls_left) = (self.readiness.is_ready(), self.client().calls_left());
         let mut values = self.metrics.update();
@@ -107,7 +107,7 @@ impl Provider {
     }
 
     /// Notes that a request failed before anything was planned.
-    fn unplanned(&self, failure: Failure) -> Failure {
+    fn remember_failure(&self, failure: Failure) -> Failure {
         let reason = format!("the last request failed: {failure}");
         lock(&self.last_loop).request.run = LastRun::Failed(reason);
         failure
@@ -179,7 +179,7 @@ impl Handler for Provider {
         let last = lock(&self.last_snapshot).unless_outdated();
         let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        let lines = lock(&self.last_loop).note_sent(&adjusted, without_service, clock.unix_seconds());
+        let lines = lock(&self.last_loop).remember_sent(&adjusted, without_service, clock.unix_seconds());
         logging::log_all(&lines, module_path!());
         // After the adjustment: the watch may delete applications from now on, and reads a second snapshot for that.
         if let Some(last) = &last {
@@ -196,7 +196,7 @@ impl Handler for Provider {
             lock(&self.write_memory).targets.forget_all();
         }
         let needed = bodies::needed_changes(changes, &resolved.settings);
-        let changes = needed.map_err(|failure| self.unplanned(failure))?;
+        let changes = needed.map_err(|failure| self.remember_failure(failure))?;
         Work { provider: self, resolved: &resolved, deadline }.apply(&changes)
     }
 }

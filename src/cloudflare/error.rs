@@ -167,7 +167,7 @@ impl ErrorResponse {
     }
 
     /// True if the zone holds as many records as its limit allows (81045).
-    pub fn is_record_quota(&self) -> bool {
+    pub fn is_zone_full(&self) -> bool {
         self.has_code(81045)
     }
 }
@@ -237,13 +237,13 @@ mod tests {
     #[test]
     fn a_refusal_is_recognised_by_any_of_its_codes() {
         let mut response = response(400, Some(1004), "x");
-        assert!(!response.has_code(81058) && !response.is_record_quota() && !response.has_code(1056));
+        assert!(!response.has_code(81058) && !response.is_zone_full() && !response.has_code(1056));
         response.chain = vec![Cause { code: Some(81058), message: "x".into() }];
-        assert!(response.has_code(81058) && !response.is_record_quota());
+        assert!(response.has_code(81058) && !response.is_zone_full());
         response.code = Some(81044);
         assert!(response.is_missing_record());
         response.code = Some(81045);
-        assert!(response.is_record_quota() && !response.is_missing_record());
+        assert!(response.is_zone_full() && !response.is_missing_record());
         response.code = Some(1056);
         assert!(response.has_code(1056) && !response.is_missing_application());
         response.code = Some(11021);

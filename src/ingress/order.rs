@@ -81,7 +81,7 @@ impl<'a> Scope<'a> {
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
-        rule.matches_all(self.hostname, self.path)
+        rule.covers(self.hostname, self.path)
     }
 
     /// True if this scope and `rule` match exactly the same requests: in any order, one of the two would get none.

@@ -79,7 +79,7 @@ impl PathPattern {
     /// True if the expression `path` matches every path that `other` matches, as far as their texts tell. Both may be
     /// of foreign rules. This proves more than the comparison by which rules are ordered, so it does not tell which of
     /// two rules is in front.
-    pub fn matches_all_of(path: Option<&str>, other: Option<&str>) -> bool {
+    pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()
     }

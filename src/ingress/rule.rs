@@ -115,14 +115,14 @@ impl Rule {
 
     /// True if the rule matches every request for the hostname and the path, by the proof by which rules are ordered. The
     /// hostname may be a wildcard.
-    pub fn matches_all(&self, hostname: &str, path: Option<&str>) -> bool {
+    pub fn covers(&self, hostname: &str, path: Option<&str>) -> bool {
         self.matches_host(hostname) && shape::covers(self.path(), path)
     }
 
     /// True if the rule matches every request for the hostname and the path, by the stronger proof of
-    /// [`PathPattern::matches_all_of`]. The hostname may be a wildcard.
+    /// [`PathPattern::takes_all_of`]. The hostname may be a wildcard.
     pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.matches_host(hostname) && PathPattern::matches_all_of(self.path(), path)
+        self.matches_host(hostname) && PathPattern::takes_all_of(self.path(), path)
     }
 
     /// True if the rule matches the hostname and, as far as the texts tell, may match a request for the path.

@@ -28,7 +28,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The remedy for a zone with the maximum number of records.
-const ZONE_IS_FULL: &str =
+const FULL_ZONE_REMEDY: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
 /// A search for bad pieces ends with this reason, even if it began with suspects of an earlier request.
@@ -45,7 +45,7 @@ struct Execution<'a> {
     /// The hostnames with missed rules, for each tunnel that this run read.
     missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage succeeds.
-    undecided: BTreeSet<WriteTarget<'a>>,
+    unfinished_targets: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
 }
@@ -84,7 +84,7 @@ pub(super) fn run<'a>(
         snapshot,
         ledger: Ledger::new(plan, snapshot),
         missed_in_read_tunnels: BTreeMap::new(),
-        undecided: BTreeSet::new(),
+        unfinished_targets: BTreeSet::new(),
         search_writes: 0,
     };
     let ended = execution.run_stages(&others).and_then(|()| execution.run_stages(&failing));
@@ -93,7 +93,7 @@ pub(super) fn run<'a>(
     if let Err(error) = &ended {
         execution.ledger.give_up_unwritten(error);
     }
-    execution.note_results();
+    execution.remember_writes();
     execution.ledger.finish(ended)
 }
 
@@ -125,8 +125,8 @@ impl<'a> Execution<'a> {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {
-            // If a hostname's other pieces were written, wider rules would match the requests of the refused rule, and
-            // the rules that it replaces would be deleted. The next request plans the hostname anew.
+            // Nothing more of a refused hostname is written: a wider rule would match the requests of the refused rule, or
+            // the rule that it replaces would be deleted. The next request plans the hostname anew.
             pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
             if !pieces.is_empty() {
                 self.write_target(target, &pieces)?;
@@ -145,9 +145,9 @@ impl<'a> Execution<'a> {
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, is_suspect);
         let outcome = self.write_groups(target, &mut halving);
-        self.memory.targets.note_group_size(target.id(), halving.group_size);
+        self.memory.targets.remember_group_size(target.id(), halving.group_size);
         match outcome {
-            Ok(is_answered) if is_answered && !self.undecided.contains(&target) => {
+            Ok(is_answered) if is_answered && !self.unfinished_targets.contains(&target) => {
                 self.memory.targets.forget(target.id());
             }
             Ok(_) => {}
@@ -157,9 +157,9 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Writes all groups with as few calls as possible. Each request takes at least one group. If the group is refused,
-    /// the next group has half the size, even in the next request, so each loop makes progress. True if Cloudflare answered
-    /// a write: otherwise nothing was learned about the target.
+    /// Writes all groups with as few calls as possible, and at least one group in each request. After a refusal the next
+    /// group has half the size, also in the next request, so each loop makes progress. True if Cloudflare answered a write:
+    /// otherwise nothing was learned about the target.
     ///
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.
@@ -180,7 +180,7 @@ impl<'a> Execution<'a> {
             is_first = false;
             is_answered |= !matches!(outcome, Outcome::NotSent);
             match outcome {
-                Outcome::Written | Outcome::NotSent => halving.note_written(),
+                Outcome::Written | Outcome::NotSent => halving.mark_written(),
                 Outcome::Refused(answer) => {
                     if let Some(piece) = halving.divide() {
                         self.refuse(piece, halving, &answer);
@@ -193,14 +193,14 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Reason::Failed(text) | Reason::TunnelUnwritable(_, text) = reason
-            && self.memory.targets.note_failed(target.id(), reason, self.work.provider.clock().now())
+            && self.memory.targets.remember_failure(target.id(), reason, self.work.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.undecided.insert(target);
+        self.unfinished_targets.insert(target);
         self.ledger.give_up_all(undecided, reason);
     }
 
@@ -214,14 +214,14 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that the write of these pieces failed. Stops, unless their content was refused.
-    fn note_failed_write(
+    fn handle_failed_write(
         &mut self,
         target: WriteTarget<'a>,
         pieces: &[Piece<'a>],
         error: Error,
     ) -> Result<Outcome, Stop> {
         if error.may_have_been_done() {
-            self.ledger.note_uncertain(pieces);
+            self.ledger.mark_uncertain(pieces);
         }
         match error {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Outcome::Refused(answer)),
@@ -230,7 +230,7 @@ impl<'a> Execution<'a> {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
                 if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
-                    self.ledger.note_lost_answer();
+                    self.ledger.mark_lost_answer();
                 }
                 Err(Stop::Target(write_failed(target, self.name_of(target).1, &error)))
             }
@@ -245,12 +245,13 @@ impl<'a> Execution<'a> {
         let history = &mut self.memory.write_history;
         if let Some(reason) = passing_cause {
             // The next request begins with the other pieces, because this one may fail again.
-            history.note_suspect(alone.fingerprint(), now);
+            history.remember_suspect(alone.fingerprint(), now);
             return self.ledger.give_up(alone.host, reason);
         }
         // A full zone takes no other record either.
-        let unsent = if answer.is_record_quota() { halving.take(Piece::grows) } else { Vec::new() };
-        let remedy = if answer.is_record_quota() { ZONE_IS_FULL } else { "" };
+        let unsent =
+            if answer.is_zone_full() { halving.take_matching(Piece::only_adds_records) } else { Vec::new() };
+        let remedy = if answer.is_zone_full() { FULL_ZONE_REMEDY } else { "" };
         let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
         history.pause_refused(alone.fingerprint(), reason.clone(), now);
         for piece in &unsent {
@@ -278,17 +279,17 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes the results of the run for the next requests.
-    fn note_results(&mut self) {
+    fn remember_writes(&mut self) {
         let now = self.work.provider.clock().now();
         let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;
         for host in &self.plan.hosts {
             if !self.ledger.is_given_up(host) {
                 pieces(host).for_each(|piece| write_history.forget(piece.fingerprint()));
                 for write in writes_of(host, self.snapshot) {
-                    write_history.note_written(&write, now);
+                    write_history.remember_written(&write, now);
                 }
             } else if pieces(host).any(|piece| self.ledger.is_written(&piece)) {
-                turn.note_half_written();
+                turn.remember_half_written();
             }
         }
         // Also after a plan of applications only, whose refusals are in the history.

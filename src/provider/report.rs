@@ -37,7 +37,7 @@ impl Provider {
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
         let dry_run_writes = self.is_dry_run().then(|| describe(plan));
         let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
-        let lines = last.note_request(changes, plan, result, dry_run_writes, now);
+        let lines = last.remember_request(changes, plan, result, dry_run_writes, now);
         self.count_refusals(&last.request.refusals);
         drop(last);
         logging::log_all(&lines, module_path!());

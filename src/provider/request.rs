@@ -61,19 +61,20 @@ impl Work<'_> {
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         let (provider, with_access) = (self.work.provider, self.asks_for_access());
-        let unplanned = |error| provider.unplanned(failure::unread(error));
-        let mut snapshot = self.work.read(with_access).map_err(unplanned)?;
+        let read_failed = |error| provider.remember_failure(failure::unread(error));
+        let mut snapshot = self.work.read(with_access).map_err(read_failed)?;
         let (mut attempts, mut noted) = (1, Vec::new());
         loop {
-            let plan = self.plan_after_looks(&snapshot);
+            let plan = self.plan_with_ready_tunnels(&snapshot);
             let (mut plan, result) = self.write(plan, &snapshot);
             // A note is about a write, which has to be completed.
             plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
             plan.notes.append(&mut noted);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
             let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
-            let has_cause = is_lost || has_attempts && self.work.has_time() && self.probe(&plan);
-            if !(has_cause && has_attempts && self.work.has_time()) {
+            let another_attempt_helps =
+                is_lost || has_attempts && self.work.has_time() && self.probe_failed_tunnels(&plan);
+            if !(another_attempt_helps && has_attempts && self.work.has_time()) {
                 return self.finish(&plan, &result);
             }
             attempts += 1;
@@ -84,7 +85,7 @@ impl ApplyRequest<'_> {
             drop(snapshot);
             snapshot = match self.work.read(with_access) {
                 Ok(snapshot) => snapshot,
-                Err(error) if is_lost => return Err(unplanned(error)),
+                Err(error) if is_lost => return Err(read_failed(error)),
                 // The probe came after all other work, so the request ends with the result of that work.
                 Err(_) => return self.finish(&plan, &result),
             };
@@ -137,7 +138,7 @@ impl ApplyRequest<'_> {
     /// The plan of a turn, or in a dry run of all hostnames. A hostname moves only once the connectors of its next tunnel
     /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
     /// place in the turn.
-    fn plan_after_looks(&self, snapshot: &Snapshot) -> Plan {
+    fn plan_with_ready_tunnels(&self, snapshot: &Snapshot) -> Plan {
         let WriteMemory { write_history, targets, turn } = &*self.memory;
         let (provider, now) = (self.work.provider, self.work.provider.clock().now());
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
@@ -174,7 +175,7 @@ impl ApplyRequest<'_> {
     /// in half of the time, because a tunnel that does not answer can use up a request's time. Of a short time, the
     /// probe gets enough for a read and a write if it is left: a tunnel that is never probed would never be written again.
     /// True if a tunnel can be written again.
-    fn probe(&mut self, plan: &Plan) -> bool {
+    fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
         let (provider, targets) = (self.work.provider, &mut self.memory.targets);
         let now = provider.clock().now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
@@ -185,13 +186,13 @@ impl ApplyRequest<'_> {
         let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
         let work = self.work.within((self.work.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
-            provider.outdating(|| work.probe(tunnel))
+            provider.outdating(|| work.probe_tunnel(tunnel))
         });
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
             let Ok(failure) = probe else { continue };
             is_any_writable |= failure.is_none();
-            targets.note_probe(tunnel.as_str(), failure);
+            targets.remember_probe(tunnel.as_str(), failure);
         }
         is_any_writable
     }
@@ -207,14 +208,18 @@ impl ApplyRequest<'_> {
         let results = work.write_applications(&plan.application_writes);
         let mut failed = Vec::new();
         for (write, result) in plan.application_writes.iter().zip(results) {
-            let reason = self.note_result(write, result);
+            let reason = self.remember_application(write, result);
             failed.extend(reason.map(|reason| (write.clone(), reason)));
         }
         plan.refusing_applications(&failed)
     }
 
     /// Notes the result of a write of an application, and returns the reason why the application was not written.
-    fn note_result(&mut self, write: &ApplicationWrite, result: Result<(), NotWritten>) -> Option<Reason> {
+    fn remember_application(
+        &mut self,
+        write: &ApplicationWrite,
+        result: Result<(), NotWritten>,
+    ) -> Option<Reason> {
         let (now, history) = (self.work.provider.clock().now(), &mut self.memory.write_history);
         let content = write.content_fingerprint();
         match result {
@@ -222,7 +227,7 @@ impl ApplyRequest<'_> {
                 let what = application_text(write).into();
                 history.forget(content);
                 let key = write.place_fingerprint();
-                history.note_written(&ComparedWrite { key, content_and_state: content, what }, now);
+                history.remember_written(&ComparedWrite { key, content_and_state: content, what }, now);
                 None
             }
             Err(NotWritten::NotTried) => {

@@ -1,7 +1,8 @@
 //! Cloudflare Access: the applications that ask visitors for a login, and the tokens that a rule requires.
 //!
-//! A place is a hostname or a path of it. Its protection changes only if an object asks for that. An endpoint without
-//! Access properties preserves the protection of its place. Only `webhook-access-policy: none` opens a place.
+//! A place is a hostname or a path of it. An endpoint without Access properties gets the login of
+//! `DEFAULT_ACCESS_POLICY`; without that setting, the protection of its place stays. Only `webhook-access-policy: none`
+//! opens a place.
 //!
 //! | question | file |
 //! |---|---|

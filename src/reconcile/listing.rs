@@ -109,7 +109,7 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let Ok(hostname) = Hostname::parse(&entry.hostname) else { continue };
-        let logins = HostProtection::of(&hostname, snapshot).logins(entry.path.as_deref());
+        let logins = HostProtection::of(&hostname, snapshot).known_logins(entry.path.as_deref());
         entry.protected_by = logins.into_iter().map(|application| application.name.clone()).collect();
     }
     entries.extend(left);

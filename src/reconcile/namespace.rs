@@ -36,7 +36,7 @@ fn hostname_problem(operator: &OperatorSettings, name: &str, namespace: &str) ->
 
 /// The reason why the object of `resource` and `namespace` may not publish `publication`. Only listed forms are
 /// allowed, so every new form is refused.
-fn problem(
+fn service_problem(
     operator: &OperatorSettings,
     publication: &Publication,
     resource: &str,
@@ -131,7 +131,7 @@ pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Set
     };
     let hostname = hostname_problem(operator, publication.hostname.as_str(), namespace);
     let hostname = hostname.map(|problem| Mistake::new("NAMESPACE_DOMAINS", problem));
-    let service = || problem(operator, publication, resource, namespace);
+    let service = || service_problem(operator, publication, resource, namespace);
     hostname.or_else(|| service().map(|problem| Mistake::new("NAMESPACE_GUARD", problem)))
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn allows(publication: &Publication) -> bool {
-        problem(&operator_settings("default"), publication, "ingress/shop/web", "shop").is_none()
+        service_problem(&operator_settings("default"), publication, "ingress/shop/web", "shop").is_none()
     }
 
     #[test]

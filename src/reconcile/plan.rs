@@ -9,10 +9,10 @@ mod fingerprints;
 mod host;
 mod mass_deletion;
 mod notes;
-mod opening;
 mod piece;
 mod planned;
 mod request;
+mod waiting_openings;
 
 pub use correction::corrections;
 pub(crate) use fingerprints::{ComparedWrite, writes_of};
@@ -54,7 +54,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
     let turn = planned_turn(candidates(requests, context), turn, context);
-    let mut plan = opening::decide_openings(turn, snapshot, inputs.is_dry_run);
+    let mut plan = waiting_openings::decide_openings(turn, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();

@@ -27,7 +27,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
         let mut add = |path: Option<&str>, is_served, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.record_type, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
-            let logins = HostProtection::of(hostname, snapshot).logins(path);
+            let logins = HostProtection::of(hostname, snapshot).known_logins(path);
             let names: Vec<&str> = logins.iter().map(|application| &*application.name).collect();
             if !names.is_empty() {
                 what += &format!("; protected by {names:?}");

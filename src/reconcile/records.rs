@@ -1,8 +1,8 @@
 //! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
 //! A manual change is shown as a difference from the canonical form, so that ExternalDNS plans a correcting update. The
-//! change is shown if applying the endpoint again would write something now or within a minute, or if `ACCESS_GUARD`
-//! would not publish the endpoint.
+//! change is shown if applying the endpoint again would write something: now, a minute after the record's last change,
+//! or in a move after `MOVE_GRACE`. It is also shown if `ACCESS_GUARD` would not publish the endpoint.
 
 pub mod notes;
 
@@ -33,7 +33,7 @@ pub(super) enum Drift {
     /// A rule of the path is in a tunnel that the record does not point to.
     Tunnel,
     /// The comment names a rule that does not exist, or its mark of an Access application is wrong.
-    Rule,
+    Comment,
     /// The stamp does not name the namespace that has the hostname, although there is room.
     Namespace,
     /// Cloudflare does not proxy the record.
@@ -46,7 +46,7 @@ impl Drift {
             Self::Access => "access",
             Self::Order => "order",
             Self::Tunnel => "tunnel",
-            Self::Rule => "rule",
+            Self::Comment => "rule",
             Self::Namespace => "namespace",
             Self::Proxied => "proxied",
         }
@@ -181,11 +181,11 @@ impl<'a> RecordView<'a> {
         let of_paths = by_path.filter_map(|rules| self.view_of_path(rules));
         let mut views: Vec<PathView<'a>> = alone.into_iter().chain(of_paths).collect();
         if views.is_empty() {
-            views.push(PathView { drift: vec![Drift::Rule], ..PathView::default() });
+            views.push(PathView { drift: vec![Drift::Comment], ..PathView::default() });
         } else if self.comment_needs_correction()
             && let Some(first) = views.first_mut()
         {
-            first.drift.push(Drift::Rule);
+            first.drift.push(Drift::Comment);
         }
         views
     }

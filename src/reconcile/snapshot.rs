@@ -80,7 +80,7 @@ impl TunnelSnapshot {
     ) -> Vec<&Rule> {
         let mut taking: Vec<&Rule> =
             self.document.near(name).filter(|rule| rule.may_match(name, path)).collect();
-        if let Some(last) = taking.iter().position(|rule| rule.matches_all(name, path) && is_last(rule)) {
+        if let Some(last) = taking.iter().position(|rule| rule.covers(name, path) && is_last(rule)) {
             taking.truncate(last + 1);
         }
         taking

@@ -102,7 +102,7 @@ fn a_conflict_a_quota_and_a_bad_configuration_are_recognised() {
     assert!(refusal(fixture.batch(&post(record)).unwrap_err()).has_code(81058));
     fixture.emulator.edit(|cloudflare| cloudflare.zone_mut(fixture.zone.as_str()).record_quota = 1);
     let one_more = cname("more.example.com", &fixture.tunnel);
-    assert!(refusal(fixture.batch(&post(one_more)).unwrap_err()).is_record_quota());
+    assert!(refusal(fixture.batch(&post(one_more)).unwrap_err()).is_zone_full());
     let bad = r#"{"ingress":[{"hostname":"a.example.com","service":"http://a","path":"*"},{"service":"http_status:404"}]}"#;
     let refused = refusal(fixture.put(bad).unwrap_err());
     assert!(refused.has_code(1056));

@@ -340,7 +340,7 @@ proptest! {
                 let owned = edited.document.marked(&own);
                 let hidden_by = owned.hidden_by(hostname, path);
                 // Rules are placed by the weaker proof.
-                let is_placed = |rule: &Rule| own(rule) || !rule.matches_all(hostname.as_str(), path);
+                let is_placed = |rule: &Rule| own(rule) || !rule.covers(hostname.as_str(), path);
                 prop_assert!(hidden_by.is_none_or(is_placed), "{:?} hides {}", hidden_by, rules[0].raw());
             }
         }

@@ -288,8 +288,7 @@ fn only_what_asked_was_opened(
                     && endpoint.set_identifier == rule.path().unwrap_or_default()
             };
             // A new place was closed if a rule turned away all of its visitors, and not only those of a part.
-            let was_whole =
-                by.as_ref().is_none_or(|(hostname, path)| rule.matches_all(hostname, path.as_deref()));
+            let was_whole = by.as_ref().is_none_or(|(hostname, path)| rule.covers(hostname, path.as_deref()));
             let is_own = before.documents.keys().any(|tunnel| own.has(tunnel, rule));
             is_own && was_whole && !changes.delete.iter().any(is_it)
         });

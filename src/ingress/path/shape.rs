@@ -392,7 +392,7 @@ mod tests {
                 PathPattern::parse(text).ok().map(|one| regex::Regex::new(one.as_str()).unwrap().is_match(&path))
             };
             let [wide, narrow] = [&texts[0], &texts[1]];
-            let is_known = PathPattern::matches_all_of(Some(wide), Some(narrow));
+            let is_known = PathPattern::takes_all_of(Some(wide), Some(narrow));
             let matches = is_match(narrow).zip(is_match(wide));
             prop_assert!(!is_known || matches.is_none_or(|(narrow, wide)| !narrow || wide), "{} {}", wide, narrow);
         }

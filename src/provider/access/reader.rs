@@ -70,13 +70,13 @@ impl SnapshotReader {
                 }
             }
         }
-        let pending = self.correct(&mut applications, account, deadline);
+        let pending = self.apply_recent_writes(&mut applications, account, deadline);
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
     /// Reads by id, in parallel, recently written applications that the list does not show as written. If a read fails,
     /// `applications` gets the written state. Returns the places of failed reads and of creations in doubt.
-    fn correct(
+    fn apply_recent_writes(
         &self,
         applications: &mut Vec<Application>,
         account: &AccountId,

@@ -31,13 +31,13 @@ impl Work<'_> {
         let tag = tag.map_err(|error| match &error {
             // Another instance may have created the tag, and lists may not show the tag yet.
             Error::Rejected(_) => Reason::Waiting(format!(
-                "the webhook cannot make sure of the tag of Access applications: {error}"
+                "the webhook cannot confirm that the tag of its Access applications exists: {error}"
             )),
             error => reason_of(error),
         });
         // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some too.
         let write_time_min = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
-        let (now, later) = writes.split_at(fitting(writes, self.provider.client().calls_left()));
+        let (now, later) = writes.split_at(sendable_count(writes, self.provider.client().calls_left()));
         let write_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
             _ if self.time_left() < write_time_min => Err(NotWritten::NotTried),
@@ -133,7 +133,7 @@ impl Work<'_> {
 
 /// The number of writes that a request sends, from the first write on. A third of the calls above
 /// `SHARED_CALLS_LEFT_MIN` is left to the next requests. At least one write is sent, so that each loop makes progress.
-fn fitting(writes: &[ApplicationWrite], calls_left: u32) -> usize {
+fn sendable_count(writes: &[ApplicationWrite], calls_left: u32) -> usize {
     let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
     let mut needed = 0;
     let fitting = writes.iter().take_while(|write| {

@@ -17,17 +17,17 @@ use crate::reconcile::reason::Reason;
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
     pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
-        let (document, version_before) = self.read_and_note_missed(tunnel)?;
+        let (document, version_before) = self.read_and_mark_missed(tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
-            self.ledger.note_edited(tunnel, &sent);
+            self.ledger.mark_edited(tunnel, &sent);
             return Ok(Outcome::NotSent);
         }
         self.work.check_time()?;
         if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
-            return self.note_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
+            return self.handle_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
         }
-        self.ledger.note_edited(tunnel, &sent);
+        self.ledger.mark_edited(tunnel, &sent);
         let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
         for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
             let line = describe_edit(piece.hostname(), tunnel, edit);
@@ -47,7 +47,7 @@ impl<'a> Execution<'a> {
         let mut sent = pieces.to_vec();
         loop {
             let edits: Vec<RuleEdit> = sent.iter().filter_map(Piece::edit).cloned().collect();
-            let edited = document.edit(&edits, &|rule| self.ledger.own.has(tunnel, rule));
+            let edited = document.edit(&edits, &|rule| self.ledger.own_digests.has(tunnel, rule));
             if edited.refused.is_empty() {
                 return (sent, edited);
             }
@@ -74,7 +74,7 @@ impl<'a> Execution<'a> {
         }
         for tunnel in self.snapshot.tunnels.keys() {
             let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
-            let read = if is_read { Ok(()) } else { self.read_and_note_missed(tunnel).map(drop) };
+            let read = if is_read { Ok(()) } else { self.read_and_mark_missed(tunnel).map(drop) };
             let reason = match read {
                 Ok(()) => missed_rule(tunnel),
                 Err(Stop::Target(reason)) => reason,
@@ -91,7 +91,7 @@ impl<'a> Execution<'a> {
 
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
     /// rules.
-    fn read_and_note_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
+    fn read_and_mark_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let (document, version) = self.work.read_document(tunnel)?;
         self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
         Ok((document, version))
@@ -104,7 +104,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-    pub(crate) fn probe(self, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
+    pub(crate) fn probe_tunnel(self, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
         let (document, version) = self.read_document(tunnel)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {
@@ -147,7 +147,7 @@ impl Work<'_> {
             );
             provider.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        provider.reader.newest().note_configuration(tunnel, &written, provider.clock().now());
+        provider.reader.newest().remember_configuration(tunnel, &written, provider.clock().now());
         Ok(())
     }
 }

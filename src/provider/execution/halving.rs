@@ -1,7 +1,7 @@
 //! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
 //! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 //!
-//! For each group, the run calls `next`, sends the pieces, and calls `note_written`, or `divide` if the content was
+//! For each group, the run calls `next`, sends the pieces, and calls `mark_written`, or `divide` if the content was
 //! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or its
 //! hostname was given up; a run that stops before asks for `undecided`.
 
@@ -13,15 +13,16 @@ use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::reconcile::plan::{HostPlan, Piece};
 
-/// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
-/// before, and five loops in five minutes must not use more than half of `RATE_CALLS`.
+/// The writes of a run that search for the bad pieces of a refused group. Each write of a document needs a read before,
+/// and five loops of one run each, in five minutes, must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
 /// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice
 /// as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// The pieces of each hostname together, or each piece alone after the hostname was refused alone.
+    /// The pieces of each hostname together. After a hostname was refused alone, each of its pieces alone; if the last
+    /// request ended there, each piece of every hostname.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
@@ -97,7 +98,7 @@ impl<'a> Halving<'a> {
     }
 
     /// Notes that the sent group was written.
-    pub(super) fn note_written(&mut self) {
+    pub(super) fn mark_written(&mut self) {
         self.sent.clear();
         self.group_size = self.group_size.map(|size| size.saturating_mul(2).max(1));
     }
@@ -118,10 +119,10 @@ impl<'a> Halving<'a> {
         None
     }
 
-    /// Takes out the unsent pieces for which `is_such` is true.
-    pub(super) fn take(&mut self, is_such: impl Fn(&Piece<'a>) -> bool) -> Vec<Piece<'a>> {
+    /// Takes out the unsent pieces for which `is_match` is true.
+    pub(super) fn take_matching(&mut self, is_match: impl Fn(&Piece<'a>) -> bool) -> Vec<Piece<'a>> {
         let groups = self.queue.iter_mut().chain([&mut self.suspects]);
-        let taken = groups.flat_map(|pieces| pieces.extract_if(.., |piece| is_such(piece))).collect();
+        let taken = groups.flat_map(|pieces| pieces.extract_if(.., |piece| is_match(piece))).collect();
         self.queue.retain(|pieces| !pieces.is_empty());
         taken
     }
@@ -222,7 +223,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, None, |piece| piece.hostname() == "a");
         let groups = [(); 4].map(|()| {
             let sent = halving.next(1, TIME, |_| false);
-            halving.note_written();
+            halving.mark_written();
             (sent.first().map(Piece::hostname), halving.is_searching())
         });
         assert_eq!(groups, [(Some("b"), false), (Some("c"), false), (Some("a"), true), (None, true)]);
@@ -274,7 +275,7 @@ mod tests {
                     let bad = halving.divide();
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
-                    halving.note_written();
+                    halving.mark_written();
                     passed.extend(sent.iter().map(|piece| piece.hostname()));
                 }
             }

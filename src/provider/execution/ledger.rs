@@ -40,7 +40,7 @@ pub(super) struct Ledger<'a> {
     result: RunResult,
     has_lost_answer: bool,
     /// The rules that are ours by the stamps that were read or written so far.
-    pub(super) own: OwnDigests,
+    pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
     /// The stamps of each hostname that this run has sent.
     stamps: BTreeMap<&'a str, SentStamps>,
@@ -61,7 +61,7 @@ impl<'a> Ledger<'a> {
             plan,
             result: RunResult::default(),
             has_lost_answer: false,
-            own: snapshot.own_digests().clone(),
+            own_digests: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
             stamps: BTreeMap::new(),
         }
@@ -119,7 +119,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Notes that the answer to a write was lost, and that another attempt may help.
-    pub(super) fn note_lost_answer(&mut self) {
+    pub(super) fn mark_lost_answer(&mut self) {
         self.has_lost_answer = true;
     }
 
@@ -134,24 +134,24 @@ impl<'a> Ledger<'a> {
     }
 
     /// Notes that the edits are written. Their new rules are ours.
-    pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
+    pub(super) fn mark_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
-                self.own.add(piece.hostname(), [Digest::of(tunnel, edit.path())]);
+                self.own_digests.add(piece.hostname(), [Digest::of(tunnel, edit.path())]);
             }
             self.written.insert(piece.key());
         }
     }
 
     /// Notes that the stamps or rules may have been written, so the stamps stay.
-    pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'a>]) {
+    pub(super) fn mark_uncertain(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp) {
             self.stamps.insert(piece.hostname(), SentStamps::Uncertain);
         }
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
-    pub(super) fn note_batch(&mut self, pieces: &[Piece<'a>], records: &[WrittenRecord]) {
+    pub(super) fn mark_records_written(&mut self, pieces: &[Piece<'a>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::key));
         for piece in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
@@ -162,7 +162,7 @@ impl<'a> Ledger<'a> {
                 _ => None,
             });
             self.stamps.insert(piece.hostname(), SentStamps::Written(stamped.collect()));
-            self.own.add(piece.hostname(), piece.host.adopted_rules());
+            self.own_digests.add(piece.hostname(), piece.host.adopted_rules());
         }
     }
 

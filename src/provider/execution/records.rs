@@ -46,10 +46,10 @@ impl<'a> Execution<'a> {
         }
         match written {
             Ok(records) => {
-                self.ledger.note_batch(pieces, &records);
+                self.ledger.mark_records_written(pieces, &records);
                 Ok(Outcome::Written)
             }
-            Err(error) => self.note_failed_write(WriteTarget::Zone(zone), pieces, error),
+            Err(error) => self.handle_failed_write(WriteTarget::Zone(zone), pieces, error),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Execution<'a> {
         }
         let records = self.work.provider.client().batch(zone, &batch, self.work.deadline)?;
         let now = self.work.provider.clock().now();
-        self.work.provider.reader.newest().note_batch(&batch.deletes, &records, now);
+        self.work.provider.reader.newest().remember_batch(&batch.deletes, &records, now);
         for (hostname, operation) in operations {
             let line = describe_operation(hostname, operation);
             self.work.provider.log_change(operation.label_value(), &line);

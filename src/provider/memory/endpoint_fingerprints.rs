@@ -44,7 +44,7 @@ impl EndpointFingerprint {
 
 impl EndpointFingerprints {
     /// Notes the endpoints that ExternalDNS sends in their canonical form, sorted by name.
-    pub(crate) fn note_sent(&mut self, endpoints: &[Endpoint]) {
+    pub(crate) fn remember_sent(&mut self, endpoints: &[Endpoint]) {
         self.sent = sorted(endpoints);
         let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
         let names = names.filter_map(|of_one| Some(&*of_one.first()?.dns_name));
@@ -53,7 +53,7 @@ impl EndpointFingerprints {
     }
 
     /// Notes the endpoints that ExternalDNS is shown.
-    pub(crate) fn note_shown(&mut self, endpoints: &[Endpoint], now: i64) {
+    pub(crate) fn remember_shown(&mut self, endpoints: &[Endpoint], now: i64) {
         self.shown = sorted(endpoints);
         self.shown_at = Some(now);
     }
@@ -116,15 +116,15 @@ mod tests {
         let (a, b) = (endpoint("a", "", "http://a"), endpoint("b", "", "http://b"));
         let changed = endpoint("a", "", "http://other");
         let mut endpoints = EndpointFingerprints::default();
-        endpoints.note_sent(&[a.clone(), b]);
+        endpoints.remember_sent(&[a.clone(), b]);
         assert_eq!(published(&endpoints, "a"), [false]);
         assert_eq!(endpoints.unpublished, ["a".into(), "b".into()]);
-        endpoints.note_shown(std::slice::from_ref(&a), 0);
+        endpoints.remember_shown(std::slice::from_ref(&a), 0);
         assert_eq!((published(&endpoints, "a"), published(&endpoints, "b")), (vec![true], vec![false]));
-        endpoints.note_sent(&[changed, endpoint("a", "^/x", "http://a")]);
+        endpoints.remember_sent(&[changed, endpoint("a", "^/x", "http://a")]);
         assert_eq!((published(&endpoints, "a"), endpoints.of("a").count()), (vec![false; 2], 3));
         assert_eq!((endpoints.of("b").count(), &*endpoints.unpublished), (0, &["a".into()][..]));
-        endpoints.note_sent(&[]);
+        endpoints.remember_sent(&[]);
         let [shown] = *endpoints.of("a").collect::<Vec<_>>() else {
             panic!("it is shown, and not sent any more")
         };
@@ -137,15 +137,15 @@ mod tests {
             (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
         let mut endpoints = EndpointFingerprints::default();
         for _ in 0..3 {
-            endpoints.note_sent(&all);
-            endpoints.note_shown(&all, 0);
+            endpoints.remember_sent(&all);
+            endpoints.remember_shown(&all, 0);
         }
         assert_eq!((endpoints.sent.len(), endpoints.sent_by_hostname().count()), (60_000, 60_000));
         let capacity =
             |endpoints: &EndpointFingerprints| endpoints.sent.capacity() + endpoints.shown.capacity();
         assert!(capacity(&endpoints) * size_of::<EndpointFingerprint>() <= 2_000_000);
-        endpoints.note_sent(&[]);
-        endpoints.note_shown(&[], 0);
+        endpoints.remember_sent(&[]);
+        endpoints.remember_shown(&[], 0);
         assert_eq!((capacity(&endpoints), endpoints.unpublished.len()), (0, 0));
     }
 }

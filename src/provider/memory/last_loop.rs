@@ -81,7 +81,12 @@ impl LastLoop {
         now: i64,
     ) -> Vec<(Level, LogLine)> {
         let request = &mut self.request;
-        request.run = LastRun::NoneInThisLoop;
+        // The endpoints show what was written; a postponed hostname still waits for its turn.
+        if let LastRun::Done { written_or_refused, .. } = &mut request.run {
+            written_or_refused.clear();
+        } else {
+            request.run = LastRun::NoneInThisLoop;
+        }
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
@@ -90,7 +95,7 @@ impl LastLoop {
             *request = LastRequest { loops_since: request.loops_since, refusals, ..LastRequest::default() };
         }
         let mut lines = note_lines(&self.notes_of_shown.replace(notes, now));
-        self.endpoints.note_shown(endpoints, now);
+        self.endpoints.remember_shown(endpoints, now);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
         lines
     }
@@ -111,7 +116,7 @@ impl LastLoop {
     }
 
     /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
-    pub(crate) fn note_sent(
+    pub(crate) fn remember_sent(
         &mut self,
         adjusted: &Adjusted,
         without_service: WithoutService,
@@ -149,13 +154,13 @@ impl LastLoop {
             );
             lines.push((Level::Warn, LogLine::default().text(text)));
         }
-        self.endpoints.note_sent(endpoints);
+        self.endpoints.remember_sent(endpoints);
         lines
     }
 
     /// Notes the result of a request, with its planned writes in a dry run, and returns the new lines of the log. A
     /// refusal because of a failed write has no line, because the log already has a line for each failed write.
-    pub(crate) fn note_request(
+    pub(crate) fn remember_request(
         &mut self,
         changes: &Changes,
         plan: &Plan,
@@ -295,7 +300,7 @@ mod tests {
             (7_320, true, true),
         ] {
             let sent = if is_sent { &adjusted } else { &Adjusted::default() };
-            let lines = last.note_sent(sent, WithoutService::default(), now);
+            let lines = last.remember_sent(sent, WithoutService::default(), now);
             assert_eq!(lines.len(), usize::from(is_logged), "at {now}");
             assert_eq!(last.notes_of_sent.present().count(), usize::from(is_sent), "at {now}");
         }

@@ -91,7 +91,7 @@ impl Newest {
             return Ok(());
         }
         let state = VersionState { number, has_shown_rules: number > 0 && has_rules };
-        let Some(newer) = self.note_version(tunnel, state, now) else { return Ok(()) };
+        let Some(newer) = self.remember_version(tunnel, state, now) else { return Ok(()) };
         Err(if newer.number == number {
             format!("version {number} came without the rules that it had before")
         } else {
@@ -100,15 +100,25 @@ impl Newest {
     }
 
     /// Notes the configuration in the answer to a write. The write succeeded, so a lower version is no error.
-    pub(crate) fn note_configuration(&mut self, tunnel: &TunnelId, written: &Configuration, now: Instant) {
+    pub(crate) fn remember_configuration(
+        &mut self,
+        tunnel: &TunnelId,
+        written: &Configuration,
+        now: Instant,
+    ) {
         let state = VersionState { number: written.version, has_shown_rules: false };
         if state.number >= 0 && written.tunnel.as_ref().is_none_or(|other| other == tunnel) {
-            self.note_version(tunnel, state, now);
+            self.remember_version(tunnel, state, now);
         }
     }
 
     /// Notes a version, unless a newer one was seen recently. Returns the newer one.
-    fn note_version(&mut self, tunnel: &TunnelId, state: VersionState, now: Instant) -> Option<VersionState> {
+    fn remember_version(
+        &mut self,
+        tunnel: &TunnelId,
+        state: VersionState,
+        now: Instant,
+    ) -> Option<VersionState> {
         if let Some(Version { state: newest, seen_at }) = self.versions.get(tunnel)
             && state < *newest
             && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE
@@ -125,7 +135,7 @@ impl Newest {
     }
 
     /// Notes the records of a completed batch.
-    pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
+    pub(crate) fn remember_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
         self.records.retain(|_, write| write.is_recent(now));
         let deleted = deleted.iter().map(|id| (id, WrittenState::Deleted));
         let modified = |record: &WrittenRecord| record.written_at().map(WrittenState::Modified);
@@ -217,11 +227,11 @@ mod tests {
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        seen.note_configuration(&tunnel(), &answer(4), start);
+        seen.remember_configuration(&tunnel(), &answer(4), start);
         assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
         assert!(read(&mut seen, start, 3, 3, true).is_err());
         for (version, noted) in [(3, 4), (-1, 4), (6, 6)] {
-            seen.note_configuration(&tunnel(), &answer(version), start);
+            seen.remember_configuration(&tunnel(), &answer(version), start);
             assert_eq!(seen.version(&tunnel()), Some(noted), "{version}");
         }
     }
@@ -232,7 +242,7 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            seen.note_configuration(&tunnel(), &answer, start);
+            seen.remember_configuration(&tunnel(), &answer, start);
             assert_eq!(seen.version(&tunnel()).is_none(), is_old);
             let checked = seen.check_configuration(&tunnel(), &answer, &document(true), start);
             assert_eq!(checked.is_err(), is_old);
@@ -252,7 +262,7 @@ mod tests {
              "comment_modified_on":"2026-01-01T00:00:10.123456Z"},
             {"id":"r3","name":"a.example","modified_on":"a while ago"}]"#;
         let written: Vec<WrittenRecord> = serde_json::from_str(written).unwrap();
-        seen.note_batch(&[RecordId::new("r4")], &written, start);
+        seen.remember_batch(&[RecordId::new("r4")], &written, start);
         for (id, fraction, is_old) in [
             ("r1", ":10.5Z", false),
             ("r1", ":10.500000Z", false),
@@ -279,14 +289,14 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            seen.note_configuration(&tunnel(), &answer(number as i64), now);
+            seen.remember_configuration(&tunnel(), &answer(number as i64), now);
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
-            seen.note_batch(&ids, &[], now);
+            seen.remember_batch(&ids, &[], now);
         }
         assert_eq!((seen.versions.len(), seen.records.len()), (1, 3));
         let many: Vec<RecordId> =
             (0..2 * RECORDS_MAX).map(|number| RecordId::new(number.to_string())).collect();
-        seen.note_batch(&many, &[], start());
+        seen.remember_batch(&many, &[], start());
         assert_eq!(seen.records.len(), RECORDS_MAX);
     }
 }

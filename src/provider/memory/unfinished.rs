@@ -22,7 +22,7 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | a probe succeeds: the tunnel accepts or refuses its unchanged document, or has no rules | no failure; `was_probed` |
 /// | the write of a probe fails for another reason than its content | `failure` |
 /// | a stage sends its groups | `group_size` |
-/// | all pieces that a stage sends to a target are decided, and no earlier stage left any | the target is forgotten |
+/// | a stage leaves no piece of a target undecided, Cloudflare answered, and no earlier stage left any | the target is forgotten |
 /// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
@@ -57,7 +57,7 @@ impl TargetMemories {
 
     /// Notes that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
     /// succeeded. True if the failure is to be logged: the last write had not failed, and edits were not paused before.
-    pub(crate) fn note_failed(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
+    pub(crate) fn remember_failure(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
         let TargetMemory { failure, was_probed, edit_pause, group_size: _ } = self.target(id);
         let is_new = failure.is_none() && edit_pause.is_none();
         if *was_probed {
@@ -68,13 +68,13 @@ impl TargetMemories {
     }
 
     /// Notes that a probe succeeded, or the reason why its write failed.
-    pub(crate) fn note_probe(&mut self, id: &str, failure: Option<Reason>) {
+    pub(crate) fn remember_probe(&mut self, id: &str, failure: Option<Reason>) {
         let target = self.target(id);
         target.was_probed |= failure.is_none();
         target.failure = failure;
     }
 
-    pub(crate) fn note_group_size(&mut self, id: &str, size: Option<usize>) {
+    pub(crate) fn remember_group_size(&mut self, id: &str, size: Option<usize>) {
         self.target(id).group_size = size;
     }
 
@@ -107,7 +107,7 @@ pub(crate) struct TurnMemory {
 
 impl TurnMemory {
     /// Notes that a part of a hostname was written, and not all of it.
-    pub(crate) fn note_half_written(&mut self) {
+    pub(crate) fn remember_half_written(&mut self) {
         self.half_written_requests.get_or_insert(1);
     }
 
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn edits_pause_if_a_write_fails_after_a_probe_that_succeeded() {
         let (mut targets, now) = (TargetMemories::default(), now());
-        assert!(targets.note_failed("one", &no(), now));
-        targets.note_probe("one", None);
+        assert!(targets.remember_failure("one", &no(), now));
+        targets.remember_probe("one", None);
         assert_eq!(targets.failure("one"), None);
-        assert!(targets.note_failed("one", &no(), now));
-        targets.note_probe("one", None);
-        assert!(!targets.note_failed("one", &no(), now));
-        targets.note_failed("other", &no(), now);
+        assert!(targets.remember_failure("one", &no(), now));
+        targets.remember_probe("one", None);
+        assert!(!targets.remember_failure("one", &no(), now));
+        targets.remember_failure("other", &no(), now);
         for (id, is_paused) in [("one", true), ("other", false)] {
             assert_eq!(targets.failure(id), Some(&no()));
             assert_eq!(targets.may_probe(id, now), !is_paused);
@@ -167,7 +167,7 @@ mod tests {
             let ends = [(); 4].map(|()| {
                 turn.start = None;
                 if begins {
-                    turn.note_half_written();
+                    turn.remember_half_written();
                 }
                 turn.end_request(true, Some(&next));
                 turn.start.is_some()

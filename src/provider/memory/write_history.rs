@@ -44,8 +44,8 @@ struct Remembered {
 }
 
 impl WriteHistory {
-    /// The contents that must not be sent now, with the reasons. What is not sent begins no other pause, so each content has
-    /// one reason.
+    /// The contents that must not be sent now, with the reasons. Paused content is not sent, so no second pause
+    /// begins and each content has one reason.
     pub(crate) fn paused(&self, now: Instant) -> BTreeMap<u64, Reason> {
         let paused =
             self.0.values().filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?)));
@@ -69,7 +69,7 @@ impl WriteHistory {
 
     /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
     /// content.
-    pub(crate) fn note_suspect(&mut self, content: u64, now: Instant) {
+    pub(crate) fn remember_suspect(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
         self.0.entry(Key::Suspect(content)).or_insert(Remembered { content, pause: None, forget_at });
     }
@@ -81,7 +81,7 @@ impl WriteHistory {
     }
 
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
-    pub(crate) fn note_written(&mut self, write: &ComparedWrite, now: Instant) {
+    pub(crate) fn remember_written(&mut self, write: &ComparedWrite, now: Instant) {
         let (key, content) = (Key::Done(write.key), write.content_and_state);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_is_undone_twice_waits_like_what_is_refused() {
-        let tries = sent(240, |history, now| history.note_written(&write(1, 1), now));
+        let tries = sent(240, |history, now| history.remember_written(&write(1, 1), now));
         assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
     }
 
@@ -164,8 +164,8 @@ mod tests {
         for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
             let (mut history, start) = (WriteHistory::default(), now());
             let again = start + Duration::from_secs(apart);
-            history.note_written(&write(1, 1), start);
-            history.note_written(&write(1, 1), again);
+            history.remember_written(&write(1, 1), start);
+            history.remember_written(&write(1, 1), again);
             let reasons = history.paused(again);
             assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
         }
@@ -176,13 +176,13 @@ mod tests {
         let (mut history, now) = (WriteHistory::default(), now());
         let holds = |history: &WriteHistory, content| history.paused(now).contains_key(&content);
         for _ in 0..5 {
-            history.note_written(&write(1, 1), now);
-            history.note_written(&write(1, 2), now);
+            history.remember_written(&write(1, 1), now);
+            history.remember_written(&write(1, 2), now);
             assert!(!holds(&history, 1) && !holds(&history, 2), "published and withdrawn in turn");
         }
-        history.note_written(&write(1, 2), now);
+        history.remember_written(&write(1, 2), now);
         assert!(holds(&history, 2) && !holds(&history, 1));
-        history.note_written(&write(1, 1), now);
+        history.remember_written(&write(1, 1), now);
         assert!(!holds(&history, 2));
     }
 
@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut history, now) = (WriteHistory::default(), now());
-        history.note_suspect(1, now);
+        history.remember_suspect(1, now);
         assert!(history.is_suspect(1) && history.paused(now).is_empty());
         history.pause_refused(2, no(), now);
-        history.note_suspect(2, now);
+        history.remember_suspect(2, now);
         assert_eq!(history.paused(now), [(2, no())].into());
     }
 
@@ -242,8 +242,8 @@ mod tests {
         let mut history = WriteHistory::default();
         for (number, now) in year::loops() {
             history.pause_refused(3 * number, no(), now);
-            history.note_suspect(3 * number + 1, now);
-            history.note_written(&write(3 * number + 2, 1), now);
+            history.remember_suspect(3 * number + 1, now);
+            history.remember_written(&write(3 * number + 2, 1), now);
             history.tidy(now);
             assert!(history.0.len() <= 15, "{}", history.0.len());
         }

@@ -97,8 +97,8 @@ impl<'a> HostProtection<'a> {
             && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
-    /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
-    /// record points (in any tunnel if it points to none), and the rule that answers the path's visitors now.
+    /// The joined Access checks at a path: of our rules in any tunnel, of foreign rules in the tunnel that visitors reach
+    /// (in any tunnel if they reach none), and of the rule that answers the path's visitors now.
     pub(super) fn present_check(self, path: Option<&str>) -> Option<AccessCheck> {
         let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
@@ -164,7 +164,7 @@ impl<'a> HostProtection<'a> {
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
         let mut rules = tunnel.document.near(name);
         let is_closed = |rule: &Rule| rule.requires_access() && rule.takes_all(name, path);
-        rules.find(|rule| rule.matches_all(name, path) || is_closed(rule))
+        rules.find(|rule| rule.covers(name, path) || is_closed(rule))
     }
 
     /// All applications that visitors of a rule at the path meet, sorted by name, if every visitor needs a login.
@@ -179,7 +179,7 @@ impl<'a> HostProtection<'a> {
     /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and it asks
     /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
     /// which one decides.
-    pub(crate) fn logins(self, path: Option<&str>) -> Vec<&'a Application> {
+    pub(crate) fn known_logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering(path).into_iter().find(|covering| covering.takes_every_request);
             let login = first.map(|covering| covering.application).filter(|application| {

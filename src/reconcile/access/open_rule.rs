@@ -66,7 +66,7 @@ impl<'a> HostProtection<'a> {
 /// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is ours.
 fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) -> bool {
     let path = ours.path();
-    [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()))
+    [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()))
         && (ours.wanted_access == WantedAccess::Open
             || ours.rule.is_some() && comes_before(ours, open, is_own))
 }
@@ -75,7 +75,7 @@ fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) 
 /// does a rule of ours for more names.
 fn comes_before(ours: &Publication, open: &Rule, is_own: bool) -> bool {
     let (hostname, path) = (&ours.hostname, ours.path());
-    open.matches_all(hostname.as_str(), path)
+    open.covers(hostname.as_str(), path)
         || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path)
 }
 

@@ -87,10 +87,10 @@ fn lets_all_past(application: &Application) -> bool {
 
 /// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
 fn shared_path<'a>(rule: &'a Rule, name: &str, path: Option<&'a str>) -> Option<Option<&'a str>> {
-    if rule.matches_all(name, path) {
+    if rule.covers(name, path) {
         return Some(path);
     }
-    PathPattern::matches_all_of(path, rule.path()).then(|| rule.path())
+    PathPattern::takes_all_of(path, rule.path()).then(|| rule.path())
 }
 
 /// True if the next request lets the rule accept the tokens of all applications over it, because of `ACCESS_GUARD`.

@@ -29,7 +29,7 @@ pub(super) fn first_relying(
     snapshot: &Snapshot,
 ) -> Option<String> {
     let place = own.place;
-    if requests.unopened.iter().any(|one| one.is_closed_at(place)) {
+    if requests.unopened.iter().any(|one| one.keeps_application_of(place)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
@@ -108,7 +108,7 @@ impl NameUnder<'_> {
         }
         // The rule that opens the place may answer all its requests in front of this one.
         let path = self.own.place.path();
-        let takes_place = rule.matches_all(self.name(), path);
+        let takes_place = rule.covers(self.name(), path);
         self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
     }
 

@@ -41,7 +41,7 @@ pub(crate) enum Asks {
 
 impl UnopenedPlace {
     /// True if the endpoint is for exactly this place, and asks for its application or preserves it.
-    pub(super) fn is_closed_at(&self, place: &Place) -> bool {
+    pub(super) fn keeps_application_of(&self, place: &Place) -> bool {
         self.asks != Asks::Unknown && self.place == *place
     }
 
@@ -50,7 +50,7 @@ impl UnopenedPlace {
     pub(super) fn is_covered_from(&self, from: &Place) -> bool {
         let (name, path) = (self.place.hostname(), self.place.path());
         let decides = || {
-            let is_wider = PathPattern::matches_all_of(path, from.path());
+            let is_wider = PathPattern::takes_all_of(path, from.path());
             self.asks == Asks::Unknown || name != from.hostname() || !is_wider
         };
         HostPattern::of(from.hostname().as_str()).includes(name.as_str())
@@ -58,8 +58,8 @@ impl UnopenedPlace {
             && decides()
     }
 
-    /// True if visitors of the place need a login without the applications `deleted`, or if the place is published and
-    /// its endpoint names no policies.
+    /// True if deleting the applications opens nothing here that is not checked elsewhere: visitors still need a login, or
+    /// the place is published without policies, so that its rule is checked as one that relies on an application.
     pub(super) fn stays_closed_without(&self, deleted: &[OwnApplication<'_>], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(self.place.hostname(), snapshot), self.place.path());
         if self.asks == Asks::Nothing {

@@ -83,8 +83,8 @@ fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }
 
-/// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference,
-/// and returns a note on each. Removes the Access properties that `records` does not show.
+/// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference.
+/// Returns a note on each whose login no object asks for. Removes the Access properties that `records` does not show.
 pub(crate) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes: Vec<(Note, Option<Place>)> = Vec::new();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {

@@ -100,7 +100,7 @@ pub(crate) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note>
     });
     let places: Vec<&Place> = snapshot.own_applications().map(|own| own.place).collect();
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
-    let twice = twice.flatten().map(|place| {
+    let twice = twice.filter_map(|same| same.first()).map(|place| {
         let text = "there are several Access applications of ours for";
         note(place, format!("{text} {place}: delete all but one at Cloudflare"))
     });

@@ -92,7 +92,7 @@ impl<'a> Piece<'a> {
     }
 
     /// True if the piece adds records to the zone and deletes none.
-    pub(crate) fn grows(&self) -> bool {
+    pub(crate) fn only_adds_records(&self) -> bool {
         let is_post = |operation: &RecordOperation| matches!(operation, RecordOperation::Post(_));
         let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete { .. });
         self.operations().iter().any(is_post) && !self.operations().iter().any(is_delete)
@@ -149,11 +149,11 @@ mod tests {
     /// A full zone takes a record in place of another, because the deletions of a batch come first.
     #[test]
     fn a_piece_that_also_deletes_needs_no_room_in_a_full_zone() {
-        for (operations, grows) in
+        for (operations, only_adds_records) in
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
             let piece = Piece { host: &host_plan("a.example.com"), content: PieceContent::Stamp(operations) };
-            assert_eq!(piece.grows(), grows, "{operations:?}");
+            assert_eq!(piece.only_adds_records(), only_adds_records, "{operations:?}");
         }
     }
 }

@@ -139,14 +139,14 @@ pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>>
 
 /// The records and rules that the stamp makes ours for the `accepted` endpoints, and the TXT records that it replaces.
 pub(super) fn adoptions(host: &Host<'_>, accepted: &[&Gated]) -> Vec<Adoption> {
-    let records = host.adopted_records.iter().copied().chain(replaced(host));
+    let records = host.adopted_records.iter().copied().chain(replaced_registry_records(host));
     let rules = host.adopted_rules().map(|rule| rule_adoption(host, rule, accepted));
     records.map(record_adoption).chain(rules).collect()
 }
 
 /// The registry's TXT records of the owners whose records are taken over. They are deleted, because the stamp replaces
 /// them. A TXT record under an old name may describe several records.
-pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
+pub(super) fn replaced_registry_records<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.operator().adopt.owners;
     let records = host.adopted_records.iter();
     let found = records.flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));

@@ -129,7 +129,7 @@ fn wildcard_left_behind<'a>(host: &Host<'a>, wanted: &TunnelId, accepted: &[&Gat
     let (visited, wanted) = (host.record_tunnel()?, snapshot.tunnels.get(wanted)?);
     // A record alone leaves the requests to the rules of others, and to those of our wildcards.
     let is_asked_for = |rule: &Rule| {
-        let takes_all = |path: Option<&str>| PathPattern::matches_all_of(path, rule.path());
+        let takes_all = |path: Option<&str>| PathPattern::takes_all_of(path, rule.path());
         accepted.iter().any(|gated| gated.rule().is_some() && takes_all(gated.path()))
     };
     let is_of_wildcard = |rule: &Rule| !rule.has_hostname(&host.hostname);

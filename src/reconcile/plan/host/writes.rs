@@ -148,7 +148,7 @@ impl<'r, 'a> Change<'r, 'a> {
         after: Option<Box<str>>,
     ) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
-        let replaced = adoption::replaced(host);
+        let replaced = adoption::replaced_registry_records(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         match host.stamped_records().find(|record| record.is_cname()) {
