@@ -178,10 +178,14 @@ impl<'a> Execution<'a> {
             self.search_writes += usize::from(halving.is_searching());
             let outcome = self.send(target, &sent)?;
             is_first = false;
-            is_answered |= !matches!(outcome, Outcome::NotSent);
             match outcome {
-                Outcome::Written | Outcome::NotSent => halving.mark_written(),
+                Outcome::NotSent => halving.mark_written(),
+                Outcome::Written => {
+                    is_answered = true;
+                    halving.mark_written();
+                }
                 Outcome::Refused(answer) => {
+                    is_answered |= answer.is_of_cloudflare();
                     if let Some(piece) = halving.divide() {
                         self.refuse(piece, halving, &answer);
                     }

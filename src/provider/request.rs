@@ -71,10 +71,10 @@ impl ApplyRequest<'_> {
             plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
             plan.notes.append(&mut noted);
             let is_lost = matches!(result.ending, Ending::LostAnswer);
-            let has_attempts = attempts < APPLY_ATTEMPTS_MAX;
-            let another_attempt_helps =
-                is_lost || has_attempts && self.work.has_time() && self.probe_failed_tunnels(&plan);
-            if !(another_attempt_helps && has_attempts && self.work.has_time()) {
+            let is_repeated = attempts < APPLY_ATTEMPTS_MAX
+                && self.work.has_time()
+                && (is_lost || self.probe_failed_tunnels(&plan) && self.work.has_time());
+            if !is_repeated {
                 return self.finish(&plan, &result);
             }
             attempts += 1;

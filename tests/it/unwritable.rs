@@ -243,6 +243,26 @@ fn an_edit_that_a_foreign_rule_prevents_does_not_end_the_pause_of_edits() {
     assert_eq!(told.len(), 2, "the failure and the first one after a probe: {told:#?}");
 }
 
+/// A proxy answers the edit with a page that is not Cloudflare's, so nothing is learned about the tunnel.
+#[test]
+fn a_page_of_a_proxy_does_not_end_the_pause_of_edits() {
+    let harness = Harness::with_foreign();
+    let (clock, program) = harness.start_stopped(&[]);
+    let wanted = [published(A, WEB)];
+    let run_loop = |fault: Fault| {
+        harness.cloudflare.clear_faults();
+        harness.cloudflare.fault_every(Matcher::put_configuration().with_body(A), fault);
+        let _ = program.external_dns().run_loop(&wanted);
+        clock.put_ahead(INTERVAL * 2);
+    };
+    let failure = || Fault::error(403, 10000, "no");
+    for fault in [failure(), failure(), Fault::status(413), failure(), failure()] {
+        run_loop(fault);
+    }
+    let told = harness.log.lines_with(&["WARN", "a write to tunnel"]);
+    assert_eq!(told.len(), 2, "the failure and the first one after a probe: {told:#?}");
+}
+
 /// Half of the time that is left is for the probe.
 #[test]
 fn a_probe_writes_nothing_if_too_little_time_is_left_after_its_reading() {

@@ -7,7 +7,7 @@
 //! | `covering` | the path with all below it, or only what is below it; the most specific one first | all owners |
 //! | `own_logins` | as `covering`, up to the first that is foreign or asks for no login | ours |
 //! | `guarding` | together, every request of the path, and each surely asks for a login | all owners |
-//! | `logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
+//! | `known_logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
 //! | `application_made_for` | made for exactly the path, whatever it covers now | ours |
 
 use std::cmp::Reverse;
