@@ -28,7 +28,7 @@ use crate::model::endpoint::Endpoint;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
 pub use crate::provider::bodies::adjust;
-use crate::provider::memory::{LastLoop, LastRun, LastSnapshot, Outdating, UnneededPlaces, WriteMemory};
+use crate::provider::memory::{LastLoop, LastSnapshot, Outdating, UnneededPlaces, WriteMemory};
 use crate::provider::resolution::Resolved;
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
@@ -109,7 +109,7 @@ impl Provider {
     /// Notes that a request failed before anything was planned.
     fn remember_failure(&self, failure: Failure) -> Failure {
         let reason = format!("the last request failed: {failure}");
-        lock(&self.last_loop).request.run = LastRun::Failed(reason);
+        lock(&self.last_loop).request.failure = Some(reason);
         failure
     }
 

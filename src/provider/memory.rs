@@ -16,7 +16,7 @@ mod write_history;
 use self::alternations::Alternations;
 pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, WrittenApplication};
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprint, EndpointFingerprints};
-pub(super) use self::last_loop::{LastLoop, LastRun};
+pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::{LastSnapshot, Outdating};
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;

@@ -13,7 +13,7 @@ use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
 use crate::provider::bodies::WithoutService;
-use crate::provider::memory::{EndpointFingerprint, LastLoop, LastRun, Logged};
+use crate::provider::memory::{EndpointFingerprint, LastLoop, Logged};
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{Category, Reason};
@@ -89,13 +89,12 @@ impl LastLoop {
 
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
-        match &self.request.run {
-            LastRun::Failed(reason) => (WAITING, reason),
-            LastRun::Done { written_or_refused, .. } if written_or_refused.contains(&hostname) => {
-                (WRITTEN, IS_WRITTEN)
-            }
-            LastRun::Done { postponed, .. } if postponed.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
-            LastRun::NoneInThisLoop | LastRun::Done { .. } => (WAITING, NOT_ASKED),
+        if self.request.written_or_refused.contains(&hostname) {
+            (WRITTEN, IS_WRITTEN)
+        } else if self.request.postponed.contains(&hostname) {
+            (NEXT_TURN, IS_POSTPONED)
+        } else {
+            (WAITING, self.request.failure.as_deref().unwrap_or(NOT_ASKED))
         }
     }
 }

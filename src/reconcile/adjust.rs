@@ -82,22 +82,28 @@ impl<'s> Adjuster<'s> {
     /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
+        let (mut notes, mut of_losers) = (Vec::new(), Vec::new());
+        let candidates = kept(sorted(candidates), |on_host| {
+            let (kept, left_out) = wildcard::leave_out(on_host, snapshot);
+            notes.extend(left_out);
+            notes.truncate(limits::NOTES_MAX);
+            kept
+        });
+        let candidates = kept(candidates, |on_host| {
+            // The winners are chosen by properties, which an invalid endpoint loses.
+            let choice = snapshot.map(|snapshot| winner::choose(on_host, snapshot, of_losers.len()));
+            let (wins, notes_on_host) = choice.unwrap_or_else(|| (vec![true; on_host.len()], Vec::new()));
+            of_losers.extend(notes_on_host);
+            refuse_together(on_host);
+            wins
+        });
         let candidates = sorted(candidates);
-        let hostnames = candidates.chunk_by(|one, other| one.endpoint.dns_name == other.endpoint.dns_name);
-        let lengths: Vec<usize> = hostnames.map(<[_]>::len).collect();
-        let (mut candidates, mut endpoints) = (candidates.into_iter(), Vec::new());
-        let (mut notes, mut counts) = (Vec::new(), BTreeMap::new());
-        for length in lengths {
-            let on_host = candidates.by_ref().take(length).collect();
-            let (candidates, notes_on_host) = adjust_hostname(on_host, snapshot);
-            endpoints.extend(candidates.into_iter().map(|candidate| candidate.endpoint));
-            for note in notes_on_host {
-                let count = counts.entry(note.kind).or_insert(0);
-                *count += 1;
-                // Further notes would take more memory than the endpoints, and the log has no room for them.
-                notes.extend((*count <= limits::NOTES_MAX + 1).then_some(note));
-            }
-        }
+        notes.extend(of_losers);
+        notes.extend(
+            candidates.chunk_by(is_one_host).filter_map(wildcard::note_of_public).take(limits::NOTES_MAX),
+        );
+        let mut endpoints: Vec<Endpoint> =
+            candidates.into_iter().map(|candidate| candidate.endpoint).collect();
         endpoints.dedup();
         let intent_fingerprints = endpoints.iter().map(fingerprint_of).collect();
         let kept_logins =
@@ -108,19 +114,17 @@ impl<'s> Adjuster<'s> {
     }
 }
 
-/// The candidates of one hostname that the answer contains, sorted, and notes on the hostname. `candidates` are sorted.
-fn adjust_hostname(
-    candidates: Vec<Candidate>,
-    snapshot: Option<&Snapshot>,
-) -> (Vec<Candidate>, impl Iterator<Item = Note>) {
-    let (candidates, left_out) = wildcard::leave_out(candidates, snapshot);
-    // The winners are chosen by properties, which an invalid endpoint loses. Losers make endpoints invalid too.
-    let choice = snapshot.map(|snapshot| winner::choose(&candidates, snapshot));
-    let (wins, notes_of_losers) = choice.unwrap_or_else(|| (vec![true; candidates.len()], Vec::new()));
-    let candidates = refuse_together(candidates).into_iter().zip(wins);
-    let winners = sorted(candidates.filter(|(_, wins)| *wins).map(|(candidate, _)| candidate).collect());
-    let public = wildcard::note_of_public(&winners);
-    (winners, left_out.into_iter().chain(notes_of_losers).chain(public))
+fn is_one_host(one: &Candidate, other: &Candidate) -> bool {
+    one.endpoint.dns_name == other.endpoint.dns_name
+}
+
+/// The candidates that `decide` keeps. It gets the candidates of one hostname after the other, which it may change. A
+/// second list would need memory that no limit counts.
+fn kept(mut candidates: Vec<Candidate>, decide: impl FnMut(&mut [Candidate]) -> Vec<bool>) -> Vec<Candidate> {
+    let kept: Vec<bool> = candidates.chunk_by_mut(is_one_host).flat_map(decide).collect();
+    let mut kept = kept.into_iter();
+    candidates.retain(|_| kept.next().unwrap_or(true));
+    candidates
 }
 
 fn fingerprint_of(endpoint: &Endpoint) -> u64 {
@@ -132,12 +136,12 @@ fn fingerprint_of(endpoint: &Endpoint) -> u64 {
 /// If one endpoint of an object is invalid, all its endpoints for the hostname become invalid: a valid rule would take
 /// the requests of the invalid endpoint. Only here are all these endpoints visible: ExternalDNS may ask for only one of
 /// them, and another object may win the path of one. `on_host` are sorted, and stay in their order.
-fn refuse_together(mut on_host: Vec<Candidate>) -> Vec<Candidate> {
+fn refuse_together(on_host: &mut [Candidate]) {
     let is_one_path = |one: &Candidate, other: &Candidate| {
         let (one, other) = (&one.endpoint, &other.endpoint);
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
-    let mut problems = excesses(&on_host);
+    let mut problems = excesses(on_host);
     for at_path in on_host.chunk_by_mut(is_one_path) {
         let mut pairs = at_path.array_windows();
         let differ = pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint));
@@ -150,12 +154,11 @@ fn refuse_together(mut on_host: Vec<Candidate>) -> Vec<Candidate> {
             object.or_insert_with(|| waiting_problem(&endpoint.set_identifier, &problem));
         }
     }
-    for Candidate { endpoint, .. } in &mut on_host {
+    for Candidate { endpoint, .. } in on_host {
         if let Some(problem) = problems.get(resource_of(endpoint)) {
             invalidate(endpoint, problem);
         }
     }
-    on_host
 }
 
 /// The problems of the objects with too many paths of the hostname.

@@ -43,18 +43,15 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// Leaves out an unpublished wildcard without the property. If the last snapshot is missing or has an old answer about
-/// its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate becomes invalid
-/// instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property. `on_host` are the
-/// candidates of one hostname. Returns the others, and a note on those that are left out.
-pub(super) fn leave_out(
-    mut on_host: Vec<Candidate>,
-    snapshot: Option<&Snapshot>,
-) -> (Vec<Candidate>, Option<Note>) {
+/// Leaves out an unpublished wildcard without the property. If the last snapshot is missing or outdated or has an old
+/// answer about its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate becomes
+/// invalid instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property. `on_host` are
+/// the candidates of one hostname. Returns for each whether it is kept, and a note on those that are left out.
+pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) -> (Vec<bool>, Option<Note>) {
     let (unasked, asked): (Vec<&Candidate>, Vec<&Candidate>) =
         on_host.iter().partition(|candidate| candidate.intent.unasked_wildcard);
     let Some(name) = unasked.first().map(|first| first.endpoint.dns_name.clone()) else {
-        return (on_host, None);
+        return (vec![true; on_host.len()], None);
     };
     // Only its record says that a wildcard is published, and an old answer about its zone may hide the record.
     let known = snapshot.filter(|snapshot| !snapshot.has_old_zone(&name));
@@ -73,7 +70,7 @@ pub(super) fn leave_out(
     let asked = asked.iter().map(|candidate| &candidate.endpoint);
     let asked_paths: BTreeSet<Box<str>> = inserted(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
     let mut left_out = None;
-    on_host.retain_mut(|Candidate { endpoint, intent }| {
+    let kept = on_host.iter_mut().map(|Candidate { endpoint, intent }| {
         if !intent.unasked_wildcard {
             return true;
         }
@@ -93,7 +90,7 @@ pub(super) fn leave_out(
         }
         is_kept
     });
-    (on_host, left_out)
+    (kept.collect(), left_out)
 }
 
 /// The note on a published wildcard without the property, after [`leave_out`].

@@ -30,8 +30,8 @@ const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a 
 
 /// Chooses one candidate of each path. `on_host` are the candidates of one hostname, sorted like those of `adjust`.
 /// Returns for each candidate whether it wins, and notes on the losers and on rules that remain although their namespace
-/// no longer asks for them. The notes end after the path that exceeds `NOTES_MAX`.
-pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot) -> (Vec<bool>, Vec<Note>) {
+/// no longer asks for them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
+pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -> (Vec<bool>, Vec<Note>) {
     let (mut wins, mut notes) = (Vec::new(), Vec::new());
     let entitled = entitled(on_host, snapshot);
     for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
@@ -39,15 +39,15 @@ pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot) -> (Vec<bool>, 
         let winner = contest.winner();
         wins.extend((0..candidates.len()).map(|index| winner.is_some_and(|(winner, _)| winner == index)));
         if let Some((_, winner)) = winner
-            && notes.len() <= limits::NOTES_MAX
+            && noted + notes.len() <= limits::NOTES_MAX
         {
-            let noted = candidates.iter().filter(|candidate| {
+            let losers = candidates.iter().filter(|candidate| {
                 !asks_alike(&candidate.endpoint, winner)
                     && resource_of(&candidate.endpoint) != resource_of(winner)
                     && !candidate.intent.unasked_wildcard
             });
-            let noted = noted.take(limits::NOTES_MAX);
-            notes.extend(noted.map(|loser| contest.note_of_loser(&loser.endpoint, winner)));
+            let losers = losers.take(limits::NOTES_MAX);
+            notes.extend(losers.map(|loser| contest.note_of_loser(&loser.endpoint, winner)));
             notes.extend(contest.kept_for_another(winner));
         }
     }

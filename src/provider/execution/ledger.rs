@@ -42,16 +42,16 @@ pub(super) struct Ledger<'a> {
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
-    /// The stamps of each hostname that this run has sent.
+    /// The stamps of each hostname that this run has sent, or whose rules it has sent with a lost answer.
     stamps: BTreeMap<&'a str, SentStamps>,
 }
 
-/// The stamps that a run has sent for one hostname.
+/// What a run knows of the stamps of one hostname.
 #[derive(Debug)]
 enum SentStamps {
     /// The stamps of these records were written.
     Written(Vec<RecordId>),
-    /// The answer to the write of a stamp or of a rule that it names was lost.
+    /// The answer to a write of a stamp or of an edit was lost.
     Uncertain,
 }
 

@@ -52,23 +52,13 @@ pub(crate) struct LastRequest {
     pub(crate) notes: Logged<Note>,
     /// The planned writes of a dry run.
     pub(crate) dry_run_writes: Logged<LogLine>,
-    pub(crate) run: LastRun,
-}
-
-/// What became of the last request of changes. Hostnames are fingerprints.
-#[derive(Debug, Default)]
-pub(crate) enum LastRun {
-    #[default]
-    NoneInThisLoop,
-    /// The reason why the request failed before anything was planned.
-    Failed(String),
-    Done {
-        /// The hostnames that ExternalDNS asked to publish or change, without those in `postponed`. A hostname here
-        /// without a refusal was written. Empty in a dry run.
-        written_or_refused: BTreeSet<u64>,
-        /// The hostnames that wait for the next turn.
-        postponed: BTreeSet<u64>,
-    },
+    /// The fingerprints of the hostnames that ExternalDNS asked to publish or change, without those in `postponed`. A
+    /// hostname here without a refusal was written. Empty in a dry run, and in a new loop or request.
+    pub(crate) written_or_refused: BTreeSet<u64>,
+    /// The fingerprints of the hostnames that wait for the next turn.
+    pub(crate) postponed: BTreeSet<u64>,
+    /// The reason why the last request failed before anything was planned.
+    pub(crate) failure: Option<String>,
 }
 
 impl LastLoop {
@@ -81,12 +71,7 @@ impl LastLoop {
         now: i64,
     ) -> Vec<(Level, LogLine)> {
         let request = &mut self.request;
-        // The endpoints show what was written; a postponed hostname still waits for its turn.
-        if let LastRun::Done { written_or_refused, .. } = &mut request.run {
-            written_or_refused.clear();
-        } else {
-            request.run = LastRun::NoneInThisLoop;
-        }
+        request.written_or_refused.clear();
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
@@ -196,12 +181,11 @@ impl LastLoop {
                 format!("hostnames that this request changed: {changed}; left to the next requests: {left}");
             lines.push((Level::Info, LogLine::default().text(text)));
         }
-        let postponed: BTreeSet<u64> =
-            inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
-        let written_or_refused = inserted(wanted.filter(|hostname| !postponed.contains(hostname)));
-        last.run = LastRun::Done { written_or_refused, postponed };
+        last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
+        last.failure = None;
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
             let text = format!("without DRY_RUN: {}", line.text);
             lines.push((Level::Info, line.text(text)));
@@ -239,16 +223,13 @@ impl LastLoop {
         }
         status.waiting = refused.values().filter(|waits| **waits).count();
         status.refused = refused.len() - status.waiting;
-        let is_done = |hostname: &u64| match &self.request.run {
-            LastRun::Done { written_or_refused, .. } => written_or_refused.contains(hostname),
-            LastRun::NoneInThisLoop | LastRun::Failed(_) => false,
-        };
         for sent in self.endpoints.sent_by_hostname() {
             let Some(hostname) = sent.first().map(|endpoint| endpoint.hostname) else { continue };
             status.wanted += 1;
             if sent.iter().all(|endpoint| self.endpoints.is_published(endpoint)) {
                 status.published += 1;
-            } else if !refused.contains_key(&hostname) && !is_done(&hostname) {
+            } else if !refused.contains_key(&hostname) && !self.request.written_or_refused.contains(&hostname)
+            {
                 status.waiting += 1;
             }
         }
@@ -261,7 +242,7 @@ impl LastRequest {
     pub(crate) fn begin(&mut self) -> bool {
         let is_after_quiet_time = self.is_after_quiet_time();
         // A request that fails before its plan writes nothing.
-        self.run = LastRun::NoneInThisLoop;
+        self.written_or_refused.clear();
         self.loops_since = 0;
         is_after_quiet_time
     }

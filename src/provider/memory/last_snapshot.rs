@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_readings_at_once_the_one_that_began_last_is_remembered_whichever_ends_last() {
+    fn of_two_readings_the_one_that_began_after_a_write_is_remembered_even_if_it_ends_first() {
         let (mut last, [older, newer]) =
             (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
         let before = last.drop_for_reading();
