@@ -146,12 +146,12 @@ impl Work<'_> {
     /// Reads a snapshot of the present state, always with Access if `with_access`.
     fn read(self, with_access: bool) -> Result<Arc<Snapshot>, ReadError> {
         let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
-        let generation = lock(&provider.last_snapshot).drop_for_reading();
+        let reading = lock(&provider.last_snapshot).drop_for_reading();
         let read = provider.reader.snapshot(account, settings, with_access, deadline);
         lock(&provider.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
         let snapshot = Arc::new(read?);
         provider.count_content(&snapshot);
-        lock(&provider.last_snapshot).end_reading(&snapshot, generation);
+        lock(&provider.last_snapshot).end_reading(&snapshot, reading);
         Ok(snapshot)
     }
 }

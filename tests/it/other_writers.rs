@@ -432,7 +432,7 @@ fn of_two_paths_that_foreign_rules_take_right_before_the_write_none_waits_for_th
     });
     let _ = program.external_dns().run_loop(&["^/one", "^/two", "^/three"].map(at));
     assert_eq!(harness.log.lines_with(&["refused=rule_conflict", "a.example.com"]).len(), 2);
-    let without_them = ["refused=waiting", "plans the hostname without it", "a.example.com"];
+    let without_them = ["refused=waiting", "plans the hostname anew", "a.example.com"];
     let waiting = harness.log.lines_with(&without_them);
     assert_eq!(waiting.len(), 1, "{waiting:#?}");
     let _ = program.external_dns().run_loop(&["^/one", "^/two"].map(at));

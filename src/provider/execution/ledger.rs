@@ -183,7 +183,7 @@ fn reason_beside(host: &HostPlan, rule: &RuleEdit, reason: &Reason) -> Reason {
         || matches!(rule, RuleEdit::Put { .. }) && host.moves_to.is_none();
     if is_refused_next {
         Reason::Waiting(format!(
-            "the {} was refused: the next loop plans the hostname without it",
+            "the {} was refused: the next loop plans the hostname anew",
             rule_at(path)
         ))
     } else {

@@ -7,31 +7,34 @@ use crate::reconcile::snapshot::Snapshot;
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the generation in which its reading began. A snapshot of an earlier generation is outdated: a
-    /// write began or ended during its reading or later, or the configured tunnels changed.
+    /// The snapshot, with the number of its reading.
     read: Option<(u64, Arc<Snapshot>)>,
-    /// The number of calls of [`Self::outdate`].
-    generation: u64,
+    /// The number of readings that have begun.
+    readings: u64,
+    /// The readings up to this number are outdated: a write began or ended during the reading or later, or the configured
+    /// tunnels changed.
+    outdated: u64,
 }
 
 impl LastSnapshot {
-    /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the
-    /// present generation.
+    /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the number
+    /// of the reading.
     pub(crate) fn drop_for_reading(&mut self) -> u64 {
         self.read = None;
-        self.generation
+        self.readings += 1;
+        self.readings
     }
 
-    /// Stores a reading that began in this generation, unless one that began in a later generation has ended before.
-    pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, generation: u64) {
-        if self.read.as_ref().is_none_or(|(known, _)| *known <= generation) {
-            self.read = Some((generation, Arc::clone(snapshot)));
+    /// Stores a reading, unless one that began later has ended before.
+    pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, reading: u64) {
+        if self.read.as_ref().is_none_or(|(known, _)| *known < reading) {
+            self.read = Some((reading, Arc::clone(snapshot)));
         }
     }
 
     /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
     pub(crate) fn outdate(&mut self) {
-        self.generation += 1;
+        self.outdated = self.readings;
     }
 
     /// The last snapshot, whatever its age, unless this process wrote since. Other writers may have written since.
@@ -41,8 +44,8 @@ impl LastSnapshot {
 
     /// The last snapshot, and whether it is outdated. It may be shown then, but no decision may depend on it.
     pub(crate) fn as_read(&self) -> Option<(Arc<Snapshot>, bool)> {
-        let (generation, snapshot) = self.read.as_ref()?;
-        Some((Arc::clone(snapshot), *generation != self.generation))
+        let (reading, snapshot) = self.read.as_ref()?;
+        Some((Arc::clone(snapshot), *reading <= self.outdated))
     }
 }
 
@@ -73,27 +76,31 @@ mod tests {
     #[test]
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
         let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
-        let generation = last.drop_for_reading();
-        last.end_reading(&snapshot, generation);
+        let reading = last.drop_for_reading();
+        last.end_reading(&snapshot, reading);
         assert!(last.unless_outdated().is_some());
-        let generation = last.drop_for_reading();
+        let reading = last.drop_for_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
-        last.end_reading(&snapshot, generation);
+        last.end_reading(&snapshot, reading);
         assert!(last.unless_outdated().is_none());
         assert!(last.as_read().is_some_and(|(_, is_outdated)| is_outdated), "it may be shown");
     }
 
     #[test]
-    fn of_two_readings_the_one_that_began_after_a_write_is_remembered_even_if_it_ends_first() {
-        let (mut last, [older, newer]) =
-            (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
-        let before = last.drop_for_reading();
-        last.outdate();
-        let after = last.drop_for_reading();
-        last.end_reading(&newer, after);
-        last.end_reading(&older, before);
-        assert!(last.unless_outdated().is_some_and(|known| Arc::ptr_eq(&known, &newer)));
+    fn of_two_readings_at_once_the_one_that_began_last_is_remembered_whichever_ends_last() {
+        for is_written_between in [false, true] {
+            let (mut last, [older, newer]) =
+                (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
+            let first = last.drop_for_reading();
+            if is_written_between {
+                last.outdate();
+            }
+            let second = last.drop_for_reading();
+            last.end_reading(&newer, second);
+            last.end_reading(&older, first);
+            assert!(last.unless_outdated().is_some_and(|known| Arc::ptr_eq(&known, &newer)));
+        }
     }
 
     #[test]
@@ -101,8 +108,8 @@ mod tests {
         let last = Mutex::<LastSnapshot>::default();
         let write = || {
             let _outdating = Outdating::begin(&last);
-            let generation = lock(&last).drop_for_reading();
-            lock(&last).end_reading(&Arc::new(fixture::snapshot()), generation);
+            let reading = lock(&last).drop_for_reading();
+            lock(&last).end_reading(&Arc::new(fixture::snapshot()), reading);
             panic::resume_unwind(Box::new("the write panics"));
         };
         panic::catch_unwind(AssertUnwindSafe(write)).unwrap_err();
@@ -114,8 +121,8 @@ mod tests {
         let mut last = LastSnapshot::default();
         let snapshot = Arc::new(fixture::snapshot());
         for _ in year::loops() {
-            let generation = last.drop_for_reading();
-            last.end_reading(&snapshot, generation);
+            let reading = last.drop_for_reading();
+            last.end_reading(&snapshot, reading);
         }
         assert_eq!(Arc::strong_count(&snapshot), 2);
     }
