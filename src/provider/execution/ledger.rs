@@ -182,10 +182,7 @@ fn reason_beside(host: &HostPlan, rule: &RuleEdit, reason: &Reason) -> Reason {
     let is_refused_next = matches!(reason, Reason::RuleConflict(_))
         || matches!(rule, RuleEdit::Put { .. }) && host.moves_to.is_none();
     if is_refused_next {
-        Reason::Waiting(format!(
-            "the {} was refused: the next loop plans the hostname anew",
-            rule_at(path)
-        ))
+        Reason::Waiting(format!("the {} was refused: the next loop plans the hostname anew", rule_at(path)))
     } else {
         Reason::BesideRefused { path: path.into(), refused: reason.label_value() }
     }
