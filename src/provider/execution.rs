@@ -97,13 +97,13 @@ pub(super) fn run<'a>(
     execution.ledger.finish(ended)
 }
 
-/// The reason after a write that failed for another reason than its content. The name is the target's.
-fn write_failed(target: WriteTarget<'_>, name: &str, error: &Error) -> Reason {
+/// The reason after a write that failed for another reason than its content.
+fn write_failed(target: WriteTarget<'_>, (kind, name): (&str, &str), error: &Error) -> Reason {
     let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-    let failure = |kind| format!("a write to {kind} {name} {outcome}: {error}");
+    let failure = format!("a write to {kind} {name} {outcome}: {error}");
     match target {
-        WriteTarget::Tunnel(id) => Reason::TunnelUnwritable(id.clone(), failure("tunnel")),
-        WriteTarget::Zone(_) => Reason::Failed(failure("zone")),
+        WriteTarget::Tunnel(id) => Reason::TunnelUnwritable(id.clone(), failure),
+        WriteTarget::Zone(_) => Reason::Failed(failure),
     }
 }
 
@@ -196,12 +196,12 @@ impl<'a> Execution<'a> {
 
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
-        if let Reason::Failed(text) | Reason::TunnelUnwritable(_, text) = reason
+        if let Some(text) = reason.failed_write()
             && self.memory.targets.remember_failure(target.id(), reason, self.work.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
-            let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
+            let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(text);
             logging::log(Level::Warn, module_path!(), &line);
         }
         self.unfinished_targets.insert(target);
@@ -236,7 +236,7 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
                     self.ledger.mark_lost_answer();
                 }
-                Err(Stop::Target(write_failed(target, self.name_of(target).1, &error)))
+                Err(Stop::Target(write_failed(target, self.name_of(target), &error)))
             }
         }
     }
@@ -252,10 +252,12 @@ impl<'a> Execution<'a> {
             history.remember_suspect(alone.fingerprint(), now);
             return self.ledger.give_up(alone.host, reason);
         }
-        // A full zone takes no other record either.
-        let unsent =
-            if answer.is_zone_full() { halving.take_matching(Piece::only_adds_records) } else { Vec::new() };
-        let remedy = if answer.is_zone_full() { FULL_ZONE_REMEDY } else { "" };
+        let (unsent, remedy) = if answer.is_zone_full() {
+            // The zone takes no other record either.
+            (halving.take_matching(Piece::only_adds_records), FULL_ZONE_REMEDY)
+        } else {
+            (Vec::new(), "")
+        };
         let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
         history.pause_refused(alone.fingerprint(), reason.clone(), now);
         for piece in &unsent {

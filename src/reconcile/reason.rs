@@ -268,6 +268,11 @@ impl Reason {
         )
     }
 
+    /// The text of a write that failed for another reason than its content, or for which no time or calls were left.
+    pub fn failed_write(&self) -> Option<&str> {
+        if let Self::Failed(text) | Self::TunnelUnwritable(_, text) = self { Some(text) } else { None }
+    }
+
     /// True if requested protection is missing: the hostname stays open or unpublished.
     pub fn leaves_unprotected(&self) -> bool {
         match self {

@@ -115,7 +115,9 @@ impl Work<'_> {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(None),
             Err(error) if error.ends_run() => Err(Stop::Run(error)),
-            Err(error) => Ok(Some(write_failed(WriteTarget::Tunnel(tunnel), tunnel.as_str(), &error))),
+            Err(error) => {
+                Ok(Some(write_failed(WriteTarget::Tunnel(tunnel), ("tunnel", tunnel.as_str()), &error)))
+            }
         }
     }
 

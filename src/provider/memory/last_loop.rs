@@ -18,7 +18,7 @@ use crate::provider::execution::ledger::RunResult;
 use crate::provider::memory::{Alternations, EndpointFingerprints, Logged};
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Plan;
-use crate::reconcile::reason::{Category, Reason};
+use crate::reconcile::reason::Category;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::{Note, NoteKind};
 
@@ -155,8 +155,7 @@ impl LastLoop {
     ) -> Vec<(Level, LogLine)> {
         let Self { request: last, alternations, .. } = self;
         let mut lines = last.replace_notes(plan, now);
-        let is_failed =
-            |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_) | Reason::TunnelUnwritable(..));
+        let is_failed = |refusal: &Refusal| refusal.reason.failed_write().is_some();
         let before = || last.refusals.present().map(|(refusal, _)| refusal);
         // A turn does not plan the postponed hostnames, so their refusals are retained.
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));

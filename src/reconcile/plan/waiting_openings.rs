@@ -36,12 +36,13 @@ pub(super) fn decide_openings(plan: Plan, snapshot: &Snapshot, is_dry_run: bool)
             refusals.push(refusal.clone());
         }
     }
-    let mut application_writes = plan.application_writes.clone();
-    application_writes.retain(|write| match &write.operation {
-        ApplicationOperation::Delete(id) => !(is_dry_run && kept.contains(id)),
-        _ => true,
-    });
-    Plan { refusals, application_writes, ..plan }
+    let mut plan = Plan { refusals, ..plan };
+    if is_dry_run {
+        plan.application_writes.retain(
+            |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
+        );
+    }
+    plan
 }
 
 /// The reason if an opening waits in vain for the deletion of the first of the `applications`: a rule that accepts its
