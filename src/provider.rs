@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
@@ -120,15 +120,15 @@ impl Provider {
     }
 }
 
-/// Work at Cloudflare: for these tunnels, until the deadline.
+/// What all calls of a request, or of a pass of the watch, have in common.
 #[derive(Clone, Copy)]
-struct Work<'a> {
+struct CallContext<'a> {
     provider: &'a Provider,
     resolved: &'a Resolved,
     deadline: Deadline,
 }
 
-impl Work<'_> {
+impl CallContext<'_> {
     fn time_left(self) -> Duration {
         self.deadline.remaining(self.provider.clock())
     }
@@ -138,7 +138,13 @@ impl Work<'_> {
         self.time_left() >= limits::WRITE_TIME_MIN
     }
 
-    /// The same work with at most `limit` of the time that is left.
+    /// # Errors
+    /// When there is no time for another write.
+    fn check_time(self) -> Result<(), Error> {
+        if self.has_time() { Ok(()) } else { Err(Error::OutOfTime) }
+    }
+
+    /// The same context with at most `limit` of the time that is left.
     fn within(self, limit: Duration) -> Self {
         Self { deadline: self.deadline.at_most(self.provider.clock(), limit), ..self }
     }
@@ -163,8 +169,8 @@ impl Handler for Provider {
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let work = Work { provider: self, resolved: &resolved, deadline };
-        let snapshot = work.read(false).map_err(failure::unread)?;
+        let context = CallContext { provider: self, resolved: &resolved, deadline };
+        let snapshot = context.read(false).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         let mut values = self.metrics.update();
         values.set(Family::Unprotected, &[], shown.unprotected as i64);
@@ -197,6 +203,6 @@ impl Handler for Provider {
         }
         let needed = bodies::needed_changes(changes, &resolved.settings);
         let changes = needed.map_err(|failure| self.remember_failure(failure))?;
-        Work { provider: self, resolved: &resolved, deadline }.apply(&changes)
+        request::apply(CallContext { provider: self, resolved: &resolved, deadline }, &changes)
     }
 }

@@ -1,5 +1,5 @@
 //! Reads and writes Cloudflare Access.
 
 mod reader;
-mod unneeded;
+pub(super) mod unneeded;
 pub(super) mod writer;

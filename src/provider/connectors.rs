@@ -14,7 +14,7 @@ use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Values};
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
-use crate::provider::{Provider, Work};
+use crate::provider::{CallContext, Provider};
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -103,30 +103,28 @@ impl ConnectorWatch {
     }
 }
 
-impl Work<'_> {
-    /// The reason why no hostname moves to the tunnel, unless every connector has applied this version of the
-    /// configuration. A connector that reports no version is ignored.
-    pub(super) fn obstacle_to_move(self, tunnel: &TunnelId, version: i64) -> Option<String> {
-        let client = self.provider.client();
-        let connectors = match client.connectors(&self.resolved.account, tunnel, self.deadline) {
-            Ok(connectors) => connectors,
-            Err(error) => {
-                return Some(format!(
-                    "the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}"
-                ));
-            }
-        };
-        if connectors.is_empty() {
+/// The reason why no hostname moves to the tunnel, unless every connector has applied this version of the
+/// configuration. A connector that reports no version is ignored.
+pub(super) fn obstacle_to_move(context: CallContext<'_>, tunnel: &TunnelId, version: i64) -> Option<String> {
+    let client = context.provider.client();
+    let connectors = match client.connectors(&context.resolved.account, tunnel, context.deadline) {
+        Ok(connectors) => connectors,
+        Err(error) => {
             return Some(format!(
-                "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
+                "the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}"
             ));
         }
-        let (applied, connector) = Connector::slowest(&connectors)?;
-        (applied < version).then(|| {
-            format!(
-                "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so \
-                 no hostname moves to the tunnel yet: see the log of that cloudflared"
-            )
-        })
+    };
+    if connectors.is_empty() {
+        return Some(format!(
+            "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
+        ));
     }
+    let (applied, connector) = Connector::slowest(&connectors)?;
+    (applied < version).then(|| {
+        format!(
+            "connector {connector} of tunnel {tunnel} serves an older version of the configuration, so \
+             no hostname moves to the tunnel yet: see the log of that cloudflared"
+        )
+    })
 }

@@ -7,7 +7,7 @@
 //!
 //! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
-mod documents;
+pub(super) mod documents;
 mod halving;
 pub(super) mod ledger;
 mod records;
@@ -21,7 +21,7 @@ use self::ledger::{Ledger, RunResult};
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
-use crate::provider::Work;
+use crate::provider::CallContext;
 use crate::provider::memory::WriteMemory;
 use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces, writes_of};
 use crate::reconcile::reason::Reason;
@@ -37,7 +37,7 @@ const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up it
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
-    work: Work<'a>,
+    context: CallContext<'a>,
     memory: &'a mut WriteMemory,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
@@ -70,7 +70,7 @@ pub(super) enum Stop {
 /// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames, because
 /// a zone that does not answer can use up a request's time.
 pub(super) fn run<'a>(
-    work: Work<'a>,
+    context: CallContext<'a>,
     memory: &'a mut WriteMemory,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
@@ -78,7 +78,7 @@ pub(super) fn run<'a>(
     let is_failing = |host: &&HostPlan| memory.targets.failure(host.zone.as_str()).is_some();
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
-        work,
+        context,
         memory,
         plan,
         snapshot,
@@ -166,12 +166,12 @@ impl<'a> Execution<'a> {
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<bool, Stop> {
         let (mut is_answered, mut is_first) = (false, true);
         loop {
-            let (operations_max, time_left) = (self.operations_max(target), self.work.time_left());
+            let (operations_max, time_left) = (self.operations_max(target), self.context.time_left());
             let sent = halving.next(operations_max, time_left, |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
                 return Ok(is_answered);
             }
-            let calls_left = self.work.provider.client().calls_left();
+            let calls_left = self.context.provider.client().calls_left();
             if !is_first && halving.is_used_up(self.search_writes, calls_left, time_left) {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
@@ -197,7 +197,7 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Some(text) = reason.failed_write()
-            && self.memory.targets.remember_failure(target.id(), reason, self.work.provider.clock().now())
+            && self.memory.targets.remember_failure(target.id(), reason, self.context.provider.clock().now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -210,7 +210,7 @@ impl<'a> Execution<'a> {
 
     /// Sends one group.
     fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
-        self.work.check_time()?;
+        self.context.check_time().map_err(Stop::Run)?;
         match target {
             WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces),
             WriteTarget::Zone(zone) => self.send_operations(zone, pieces),
@@ -244,7 +244,7 @@ impl<'a> Execution<'a> {
     /// Gives up a piece that was refused alone, and unsent pieces that the same answer concerns. Later requests leave
     /// their content out for a while, unless the cause may be over by then.
     fn refuse(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
-        let now = self.work.provider.clock().now();
+        let now = self.context.provider.clock().now();
         let passing_cause = self.passing_cause(&alone, answer);
         let history = &mut self.memory.write_history;
         if let Some(reason) = passing_cause {
@@ -286,7 +286,7 @@ impl<'a> Execution<'a> {
 
     /// Notes the results of the run for the next requests.
     fn remember_writes(&mut self) {
-        let now = self.work.provider.clock().now();
+        let now = self.context.provider.clock().now();
         let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;
         for host in &self.plan.hosts {
             if !self.ledger.is_given_up(host) {
@@ -310,11 +310,5 @@ impl<'a> Execution<'a> {
                 ("zone", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
             }
         }
-    }
-}
-
-impl Work<'_> {
-    fn check_time(self) -> Result<(), Stop> {
-        if self.has_time() { Ok(()) } else { Err(Stop::Run(Error::OutOfTime)) }
     }
 }

@@ -2,7 +2,7 @@
 //! or if a tunnel can be written again.
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
@@ -10,14 +10,19 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
-use crate::provider::Work;
-use crate::provider::access::writer::NotWritten;
+use crate::provider::CallContext;
+use crate::provider::access::unneeded;
+use crate::provider::access::writer::{NotWritten, write_applications};
+use crate::provider::connectors::obstacle_to_move;
 use crate::provider::execution;
+use crate::provider::execution::documents::probe_tunnel;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::application_text;
+use crate::provider::snapshot_reader::ReadError;
+use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, ComparedWrite, Plan, PlannedEdit, Turn};
 use crate::reconcile::plan_inputs::PlanInputs;
@@ -32,7 +37,7 @@ const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
-    work: Work<'a>,
+    context: CallContext<'a>,
     memory: MutexGuard<'a, WriteMemory>,
     changes: &'a Changes,
     /// True once an attempt has planned to delete rules of a hostname with an application of ours, even if the deletion
@@ -40,69 +45,93 @@ struct ApplyRequest<'a> {
     planned_protected_deletions: bool,
 }
 
-impl Work<'_> {
-    /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
-    pub(super) fn apply(self, changes: &Changes) -> Result<(), Failure> {
-        let provider = self.provider;
-        let memory = lock(&provider.write_memory);
-        let work = Work { deadline: self.deadline.with_reserve(), ..self };
-        let mut request = ApplyRequest { work, memory, changes, planned_protected_deletions: false };
-        let outcome = request.carry_out();
-        request.delete_replaced_applications();
-        if outcome.is_err() {
-            // A rule that this request could not write may need the applications, so no check counts any more. The
-            // watch waits for the lock before it deletes an application.
-            lock(&provider.unneeded_places).forget_checks();
-        }
-        outcome
+/// One attempt to carry out a request.
+struct Attempt {
+    plan: Plan,
+    result: RunResult,
+}
+
+/// The cause of another attempt.
+enum Retry {
+    /// The answer to a write was lost, so it is not known what is left.
+    LostAnswer,
+    /// A tunnel can be written again.
+    WritableTunnel,
+}
+
+/// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
+pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), Failure> {
+    let provider = context.provider;
+    let memory = lock(&provider.write_memory);
+    let context = CallContext { deadline: context.deadline.with_reserve(), ..context };
+    let mut request = ApplyRequest { context, memory, changes, planned_protected_deletions: false };
+    let outcome = request.carry_out();
+    request.delete_replaced_applications();
+    if outcome.is_err() {
+        // A rule that this request could not write may need the applications, so no check counts any more. The
+        // watch waits for the lock before it deletes an application.
+        lock(&provider.unneeded_places).forget_checks();
     }
+    outcome
 }
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let (provider, with_access) = (self.work.provider, self.asks_for_access());
+        let provider = self.context.provider;
         let read_failed = |error| provider.remember_failure(failure::unread(error));
-        let mut snapshot = self.work.read(with_access).map_err(read_failed)?;
-        let (mut attempts, mut noted) = (1, Vec::new());
-        loop {
-            let plan = self.plan_with_ready_tunnels(&snapshot);
-            let (mut plan, result) = self.write(plan, &snapshot);
-            // A note is about a write, which has to be completed.
-            plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
-            plan.notes.append(&mut noted);
-            let is_lost = matches!(result.ending, Ending::LostAnswer);
-            let is_repeated = attempts < APPLY_ATTEMPTS_MAX
-                && self.work.has_time()
-                && (is_lost || self.probe_failed_tunnels(&plan) && self.work.has_time());
-            if !is_repeated {
-                return self.finish(&plan, &result);
-            }
-            attempts += 1;
-            // The next plan has no notes on the writes of this run, and the next reading may fail.
-            provider.log_notes(&plan);
-            noted.clone_from(&plan.notes);
-            // Memory would otherwise hold two snapshots.
-            drop(snapshot);
-            snapshot = match self.work.read(with_access) {
-                Ok(snapshot) => snapshot,
-                Err(error) if is_lost => return Err(read_failed(error)),
+        let snapshot = self.read().map_err(read_failed)?;
+        let mut attempt = self.attempt(snapshot, Vec::new());
+        for _ in 1..APPLY_ATTEMPTS_MAX {
+            let Some(retry) = self.retry(&attempt) else { break };
+            // The next plan has no notes on the writes of this attempt, and the next reading may fail.
+            provider.log_notes(&attempt.plan);
+            attempt = match (self.read(), retry) {
+                (Ok(snapshot), _) => self.attempt(snapshot, attempt.plan.notes),
+                (Err(error), Retry::LostAnswer) => return Err(read_failed(error)),
                 // The probe came after all other work, so the request ends with the result of that work.
-                Err(_) => return self.finish(&plan, &result),
+                (Err(_), Retry::WritableTunnel) => break,
             };
+        }
+        self.finish(&attempt)
+    }
+
+    fn read(&self) -> Result<Arc<Snapshot>, ReadError> {
+        self.context.read(self.asks_for_access())
+    }
+
+    /// Plans and writes. `noted` are the notes of earlier attempts.
+    fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
+        let plan = self.plan_with_ready_tunnels(&snapshot);
+        let Attempt { mut plan, result } = self.write(plan, &snapshot);
+        // A note is about a write, which has to be completed.
+        plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
+        plan.notes.extend(noted);
+        Attempt { plan, result }
+    }
+
+    /// The cause of another attempt, if there is one and time is left. Probes the tunnels for which hostnames were refused.
+    fn retry(&mut self, attempt: &Attempt) -> Option<Retry> {
+        if !self.context.has_time() {
+            None
+        } else if matches!(attempt.result.ending, Ending::LostAnswer) {
+            Some(Retry::LostAnswer)
+        } else {
+            let is_any_writable = self.probe_failed_tunnels(&attempt.plan);
+            (is_any_writable && self.context.has_time()).then_some(Retry::WritableTunnel)
         }
     }
 
-    /// Writes what the plan asks for, unless this is a dry run: applications first. Returns the plan with the refusals
-    /// of applications that were not written.
-    fn write(&mut self, plan: Plan, snapshot: &Snapshot) -> (Plan, RunResult) {
-        if plan.is_empty() || self.work.provider.is_dry_run() {
-            return (plan, RunResult::default());
+    /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
+    /// applications that were not written.
+    fn write(&mut self, plan: Plan, snapshot: &Snapshot) -> Attempt {
+        if plan.is_empty() || self.context.provider.is_dry_run() {
+            return Attempt { plan, result: RunResult::default() };
         }
         self.planned_protected_deletions |= deletes_protected_rules(&plan, snapshot);
         let plan = self.write_applications(plan);
-        let (work, memory) = (self.work, &mut self.memory);
-        let result = work.provider.outdating(|| execution::run(work, memory, &plan, snapshot));
-        (plan, result)
+        let (context, memory) = (self.context, &mut self.memory);
+        let result = context.provider.outdating(|| execution::run(context, memory, &plan, snapshot));
+        Attempt { plan, result }
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -111,8 +140,8 @@ impl ApplyRequest<'_> {
     }
 
     /// Reports the results. Fails if work is left.
-    fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
-        self.work.provider.report(self.changes, plan, result);
+    fn finish(&mut self, Attempt { plan, result }: &Attempt) -> Result<(), Failure> {
+        self.context.provider.report(self.changes, plan, result);
         self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
         if let Ending::Early(error) = &result.ending {
             return Err(failure::ended_early(error));
@@ -129,9 +158,9 @@ impl ApplyRequest<'_> {
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request
     /// planned to delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        if self.planned_protected_deletions && self.work.has_time() {
-            let Ok(snapshot) = self.work.read(true) else { return };
-            self.work.delete_selected(&snapshot, &|one| one.is_replaced);
+        if self.planned_protected_deletions && self.context.has_time() {
+            let Ok(snapshot) = self.context.read(true) else { return };
+            unneeded::delete_selected(self.context, &snapshot, &|one| one.is_replaced);
         }
     }
 
@@ -140,7 +169,7 @@ impl ApplyRequest<'_> {
     /// place in the turn.
     fn plan_with_ready_tunnels(&self, snapshot: &Snapshot) -> Plan {
         let WriteMemory { write_history, targets, turn } = &*self.memory;
-        let (provider, now) = (self.work.provider, self.work.provider.clock().now());
+        let (provider, now) = (self.context.provider, self.context.provider.clock().now());
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         let mut inputs = PlanInputs {
             paused: write_history.paused(now),
@@ -156,11 +185,11 @@ impl ApplyRequest<'_> {
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // Slow answers leave time for the rest of the request.
-            let left = self.work.time_left().saturating_sub(limits::WRITE_TIME_MIN);
-            let work = self.work.within(limits::MOVE_LOOK_TIMEOUT.min(left));
+            let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
+            let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
             let looks = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
-                work.obstacle_to_move(tunnel, version)
+                obstacle_to_move(context, tunnel, version)
             });
             let unready = tunnels.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -176,7 +205,7 @@ impl ApplyRequest<'_> {
     /// probe gets enough for a read and a write if it is left: a tunnel that is never probed would never be written again.
     /// True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
-        let (provider, targets) = (self.work.provider, &mut self.memory.targets);
+        let (provider, targets) = (self.context.provider, &mut self.memory.targets);
         let now = provider.clock().now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
             Reason::TunnelUnwritable(tunnel, _) => Some(tunnel),
@@ -184,9 +213,9 @@ impl ApplyRequest<'_> {
         });
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
         let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
-        let work = self.work.within((self.work.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
+        let context = self.context.within((self.context.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
         let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
-            provider.outdating(|| work.probe_tunnel(tunnel))
+            provider.outdating(|| probe_tunnel(context, tunnel))
         });
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
@@ -203,9 +232,9 @@ impl ApplyRequest<'_> {
         if plan.application_writes.is_empty() {
             return plan;
         }
-        let half = self.work.within(self.work.time_left() / 2);
-        let work = if plan.hosts.is_empty() { self.work } else { half };
-        let results = work.write_applications(&plan.application_writes);
+        let half = self.context.within(self.context.time_left() / 2);
+        let context = if plan.hosts.is_empty() { self.context } else { half };
+        let results = write_applications(context, &plan.application_writes);
         let mut failed = Vec::new();
         for (write, result) in plan.application_writes.iter().zip(results) {
             let reason = self.remember_application(write, result);
@@ -220,7 +249,7 @@ impl ApplyRequest<'_> {
         write: &ApplicationWrite,
         result: Result<(), NotWritten>,
     ) -> Option<Reason> {
-        let (now, history) = (self.work.provider.clock().now(), &mut self.memory.write_history);
+        let (now, history) = (self.context.provider.clock().now(), &mut self.memory.write_history);
         let content = write.content_fingerprint();
         match result {
             Ok(()) => {

@@ -8,10 +8,10 @@ use crate::clock::Deadline;
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::provider::access::writer::NotWritten;
+use crate::provider::access::writer::{NotWritten, write_applications};
 use crate::provider::report::describe_application;
 use crate::provider::resolution::Resolved;
-use crate::provider::{Provider, Work};
+use crate::provider::{CallContext, Provider};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
@@ -36,9 +36,9 @@ impl Provider {
             return;
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
-        let work = Work { provider: self, resolved, deadline };
+        let context = CallContext { provider: self, resolved, deadline };
         // Another reading may replace the snapshot while this thread waits for the lock, so it is not held.
-        let is_read = work.read(true).is_ok();
+        let is_read = context.read(true).is_ok();
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);
         // After a failed reading, the places need one more check too.
@@ -51,7 +51,7 @@ impl Provider {
         let Some(snapshot) = lock(&self.last_snapshot).unless_outdated() else { return };
         let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
-        Work { deadline, ..work }.delete_selected(&snapshot, &is_confirmed);
+        delete_selected(CallContext { deadline, ..context }, &snapshot, &is_confirmed);
     }
 
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an
@@ -70,24 +70,26 @@ impl Provider {
     }
 }
 
-impl Work<'_> {
-    /// Deletes the unneeded applications that `is_selected` selects.
-    pub(crate) fn delete_selected(self, snapshot: &Snapshot, is_selected: &dyn Fn(&Unneeded<'_>) -> bool) {
-        let provider = self.provider;
-        let mut unneeded = provider.unneeded_applications(snapshot);
-        unneeded.retain(is_selected);
-        if unneeded.is_empty() {
-            return;
-        }
-        let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
-        let results = self.write_applications(&deletions);
-        for (write, result) in deletions.into_iter().zip(results) {
-            let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
-            let text = format!("an unneeded Access application stays for now: {reason}");
-            let line = describe_application(&write).text(text);
-            if lock(&provider.unneeded_places).pause(write.place, reason, provider.clock().now()) {
-                logging::log(Level::Warn, module_path!(), &line);
-            }
+/// Deletes the unneeded applications that `is_selected` selects.
+pub(crate) fn delete_selected(
+    context: CallContext<'_>,
+    snapshot: &Snapshot,
+    is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
+) {
+    let provider = context.provider;
+    let mut unneeded = provider.unneeded_applications(snapshot);
+    unneeded.retain(is_selected);
+    if unneeded.is_empty() {
+        return;
+    }
+    let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
+    let results = write_applications(context, &deletions);
+    for (write, result) in deletions.into_iter().zip(results) {
+        let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
+        let text = format!("an unneeded Access application stays for now: {reason}");
+        let line = describe_application(&write).text(text);
+        if lock(&provider.unneeded_places).pause(write.place, reason, provider.clock().now()) {
+            logging::log(Level::Warn, module_path!(), &line);
         }
     }
 }

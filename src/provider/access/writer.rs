@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::observe::metrics::Family;
-use crate::provider::Work;
+use crate::provider::CallContext;
 use crate::provider::memory::ApplicationWriteOutcome;
 use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
@@ -23,112 +23,116 @@ pub(crate) enum NotWritten {
     Failed(Reason),
 }
 
-impl Work<'_> {
-    /// Writes applications while time and calls are left, and returns the result of each write.
-    pub(crate) fn write_applications(self, writes: &[ApplicationWrite]) -> Vec<Result<(), NotWritten>> {
-        let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
-        let tag = if needs_tag { self.ensure_application_tag() } else { Ok(()) };
-        let tag = tag.map_err(|error| match &error {
-            // Another instance may have created the tag, and lists may not show the tag yet.
-            Error::Rejected(_) => Reason::Waiting(format!(
-                "the webhook cannot confirm that the tag of its Access applications exists: {error}"
-            )),
-            error => reason_of(error),
-        });
-        // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some too.
-        let write_time_min = limits::WRITE_TIME_MIN.min(self.time_left() / 4);
-        let (now, later) = writes.split_at(sendable_count(writes, self.provider.client().calls_left()));
-        let write_one = |write: &ApplicationWrite| match &tag {
-            Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
-            _ if self.time_left() < write_time_min => Err(NotWritten::NotTried),
-            _ => self.write_application(write),
-        };
-        let parallel_writes = self.provider.reader.settings.parallel_calls;
-        let results = self.provider.outdating(|| in_parallel(parallel_writes, now, write_one));
-        results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
-    }
+/// Writes applications while time and calls are left, and returns the result of each write.
+pub(crate) fn write_applications(
+    context: CallContext<'_>,
+    writes: &[ApplicationWrite],
+) -> Vec<Result<(), NotWritten>> {
+    let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
+    let tag = if needs_tag { ensure_application_tag(context) } else { Ok(()) };
+    let tag = tag.map_err(|error| match &error {
+        // Another instance may have created the tag, and lists may not show the tag yet.
+        Error::Rejected(_) => Reason::Waiting(format!(
+            "the webhook cannot confirm that the tag of its Access applications exists: {error}"
+        )),
+        error => reason_of(error),
+    });
+    // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some too.
+    let write_time_min = limits::WRITE_TIME_MIN.min(context.time_left() / 4);
+    let (now, later) = writes.split_at(sendable_count(writes, context.provider.client().calls_left()));
+    let write_one = |write: &ApplicationWrite| match &tag {
+        Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
+        _ if context.time_left() < write_time_min => Err(NotWritten::NotTried),
+        _ => write_application(context, write),
+    };
+    let parallel_writes = context.provider.reader.settings.parallel_calls;
+    let results = context.provider.outdating(|| in_parallel(parallel_writes, now, write_one));
+    results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
+}
 
-    fn write_application(self, write: &ApplicationWrite) -> Result<(), NotWritten> {
-        let note = |outcome| {
-            self.provider.reader.access.note(&write.place, outcome, self.provider.clock().now());
-        };
-        match self.send_application(write) {
-            Ok(outcome) => {
-                let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
-                note(outcome);
-                if has_gone {
-                    let text = "the Access application was deleted meanwhile";
-                    return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
-                }
-                self.provider.log_change(write.operation.label_value(), &describe_application(write));
-                if write.taken_over.is_some() {
-                    self.provider.metrics.update().add(Family::Adoptions, &[], 1);
-                }
-                Ok(())
+fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Result<(), NotWritten> {
+    let note = |outcome| {
+        context.provider.reader.access.note(&write.place, outcome, context.provider.clock().now());
+    };
+    match send_application(context, write) {
+        Ok(outcome) => {
+            let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
+            note(outcome);
+            if has_gone {
+                let text = "the Access application was deleted meanwhile";
+                return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
             }
-            Err(error) => {
-                if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
-                    note(ApplicationWriteOutcome::InDoubt);
-                }
-                Err(match error {
-                    Error::Rejected(answer) if write.is_deletion() => {
-                        let text = format!("the Access application stays: {answer}");
-                        NotWritten::Refused(Reason::Cloudflare(text))
-                    }
-                    Error::Rejected(answer) => {
-                        let problem = "asks for an Access application that Cloudflare does not accept";
-                        NotWritten::Refused(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
-                    }
-                    error => NotWritten::Failed(reason_of(&error)),
-                })
+            context.provider.log_change(write.operation.label_value(), &describe_application(write));
+            if write.taken_over.is_some() {
+                context.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
+            Ok(())
+        }
+        Err(error) => {
+            if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
+                note(ApplicationWriteOutcome::InDoubt);
+            }
+            Err(match error {
+                Error::Rejected(answer) if write.is_deletion() => {
+                    let text = format!("the Access application stays: {answer}");
+                    NotWritten::Refused(Reason::Cloudflare(text))
+                }
+                Error::Rejected(answer) => {
+                    let problem = "asks for an Access application that Cloudflare does not accept";
+                    NotWritten::Refused(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
+                }
+                error => NotWritten::Failed(reason_of(&error)),
+            })
         }
     }
+}
 
-    fn send_application(self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
-        let (client, account) = (self.provider.client(), &self.resolved.account);
-        let owner = &self.resolved.settings.operator.owner;
-        match &write.operation {
-            ApplicationOperation::Create(wanted) => {
-                let body = place::body(&write.place, wanted, owner, None);
-                let created = client.create_access_application(account, &body, self.deadline);
-                created.map(ApplicationWriteOutcome::Written)
-            }
-            ApplicationOperation::Replace(id, wanted) => {
-                let Some(members) = client.access_application(account, id, self.deadline)? else {
-                    return Ok(ApplicationWriteOutcome::Deleted(id.clone()));
-                };
-                let inline = inline_policies(&members);
-                let body = place::body(&write.place, wanted, owner, Some(members));
-                let written = client.replace_access_application(account, id, &body, self.deadline);
-                if written.as_ref().err().is_none_or(Error::was_probably_done) {
-                    for policy in &inline {
-                        log::warn!(
-                            hostname = write.place.to_string(), policy;
-                            "this inline policy of the Access application is deleted, because the endpoint \
-                             does not name it"
-                        );
-                    }
+fn send_application(
+    context: CallContext<'_>,
+    write: &ApplicationWrite,
+) -> Result<ApplicationWriteOutcome, Error> {
+    let (client, account) = (context.provider.client(), &context.resolved.account);
+    let owner = &context.resolved.settings.operator.owner;
+    match &write.operation {
+        ApplicationOperation::Create(wanted) => {
+            let body = place::body(&write.place, wanted, owner, None);
+            let created = client.create_access_application(account, &body, context.deadline);
+            created.map(ApplicationWriteOutcome::Written)
+        }
+        ApplicationOperation::Replace(id, wanted) => {
+            let Some(members) = client.access_application(account, id, context.deadline)? else {
+                return Ok(ApplicationWriteOutcome::Deleted(id.clone()));
+            };
+            let inline = inline_policies(&members);
+            let body = place::body(&write.place, wanted, owner, Some(members));
+            let written = client.replace_access_application(account, id, &body, context.deadline);
+            if written.as_ref().err().is_none_or(Error::was_probably_done) {
+                for policy in &inline {
+                    log::warn!(
+                        hostname = write.place.to_string(), policy;
+                        "this inline policy of the Access application is deleted, because the endpoint \
+                         does not name it"
+                    );
                 }
-                written.map(ApplicationWriteOutcome::Written)
             }
-            ApplicationOperation::Delete(id) => {
-                client.delete_access_application(account, id, self.deadline)?;
-                Ok(ApplicationWriteOutcome::Deleted(id.clone()))
-            }
+            written.map(ApplicationWriteOutcome::Written)
+        }
+        ApplicationOperation::Delete(id) => {
+            client.delete_access_application(account, id, context.deadline)?;
+            Ok(ApplicationWriteOutcome::Deleted(id.clone()))
         }
     }
+}
 
-    /// Creates the tag of our applications, unless the tag exists.
-    fn ensure_application_tag(self) -> Result<(), Error> {
-        let (client, account) = (self.provider.client(), &self.resolved.account);
-        let tag = place::tag(&self.resolved.settings.operator.owner);
-        let tags = client.access_tags(account, self.deadline)?;
-        if tags.iter().any(|one| **one == *tag) {
-            return Ok(());
-        }
-        client.create_access_tag(account, &tag, self.deadline)
+/// Creates the tag of our applications, unless the tag exists.
+fn ensure_application_tag(context: CallContext<'_>) -> Result<(), Error> {
+    let (client, account) = (context.provider.client(), &context.resolved.account);
+    let tag = place::tag(&context.resolved.settings.operator.owner);
+    let tags = client.access_tags(account, context.deadline)?;
+    if tags.iter().any(|one| **one == *tag) {
+        return Ok(());
     }
+    client.create_access_tag(account, &tag, context.deadline)
 }
 
 /// The number of writes that a request sends, from the first write on. A third of the calls above

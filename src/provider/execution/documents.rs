@@ -7,7 +7,7 @@ use crate::cloudflare::Error;
 use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
-use crate::provider::Work;
+use crate::provider::CallContext;
 use crate::provider::report::describe_edit;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::Answer;
@@ -23,15 +23,15 @@ impl<'a> Execution<'a> {
             self.ledger.mark_edited(tunnel, &sent);
             return Ok(Outcome::NotSent);
         }
-        self.work.check_time()?;
-        if let Err(error) = self.work.put_document(tunnel, &edited.document, version_before) {
+        self.context.check_time().map_err(Stop::Run)?;
+        if let Err(error) = put_document(self.context, tunnel, &edited.document, version_before) {
             return self.handle_failed_write(WriteTarget::Tunnel(tunnel), &sent, error);
         }
         self.ledger.mark_edited(tunnel, &sent);
         let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
         for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
             let line = describe_edit(piece.hostname(), tunnel, edit);
-            self.work.provider.log_change(edit.label_value(), &line);
+            self.context.provider.log_change(edit.label_value(), &line);
         }
         Ok(Outcome::Written)
     }
@@ -92,66 +92,69 @@ impl<'a> Execution<'a> {
     /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
     /// rules.
     fn read_and_mark_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        let (document, version) = self.work.read_document(tunnel)?;
+        let (document, version) = read_document(self.context, tunnel)?;
         self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
         Ok((document, version))
     }
 }
 
-impl Work<'_> {
-    /// Writes the document of a tunnel back unchanged. Returns the reason if that failed, or no reason if the tunnel has no
-    /// rules or accepted the document.
-    ///
-    /// # Errors
-    /// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-    pub(crate) fn probe_tunnel(self, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
-        let (document, version) = self.read_document(tunnel)?;
-        // If a file configures the tunnel, an empty list would replace its whole configuration.
-        if document.rules().is_empty() {
-            return Ok(None);
-        }
-        self.check_time()?;
-        match self.put_document(tunnel, &document, version) {
-            // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Rejected(_)) => Ok(None),
-            Err(error) if error.ends_run() => Err(Stop::Run(error)),
-            Err(error) => {
-                Ok(Some(write_failed(WriteTarget::Tunnel(tunnel), ("tunnel", tunnel.as_str()), &error)))
-            }
+/// Writes the document of a tunnel back unchanged. Returns the reason if that failed, or no reason if the tunnel has no
+/// rules or accepted the document.
+///
+/// # Errors
+/// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
+pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
+    let (document, version) = read_document(context, tunnel)?;
+    // If a file configures the tunnel, an empty list would replace its whole configuration.
+    if document.rules().is_empty() {
+        return Ok(None);
+    }
+    context.check_time().map_err(Stop::Run)?;
+    match put_document(context, tunnel, &document, version) {
+        // A refusal of the content is handled when the edits are sent.
+        Ok(()) | Err(Error::Rejected(_)) => Ok(None),
+        Err(error) if error.ends_run() => Err(Stop::Run(error)),
+        Err(error) => {
+            Ok(Some(write_failed(WriteTarget::Tunnel(tunnel), ("tunnel", tunnel.as_str()), &error)))
         }
     }
+}
 
-    /// Reads a tunnel's document with its version. Only a lack of time or calls ends the run; other failures concern this
-    /// tunnel only.
-    fn read_document(self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        let (reader, account) = (&self.provider.reader, &self.resolved.account);
-        match reader.configuration(account, tunnel, self.deadline) {
-            Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
-            Ok(Answer { content: _, old: Some(evidence) }) => Err(Stop::Target(outdated(tunnel, &evidence))),
-            Err(error) if error.ends_run() => Err(Stop::Run(error)),
-            Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
-        }
+/// Reads a tunnel's document with its version. Only a lack of time or calls ends the run; other failures concern this
+/// tunnel only.
+fn read_document(context: CallContext<'_>, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
+    let (reader, account) = (&context.provider.reader, &context.resolved.account);
+    match reader.configuration(account, tunnel, context.deadline) {
+        Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
+        Ok(Answer { content: _, old: Some(evidence) }) => Err(Stop::Target(outdated(tunnel, &evidence))),
+        Err(error) if error.ends_run() => Err(Stop::Run(error)),
+        Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
     }
+}
 
-    /// Writes a document in place of the version that was read.
-    fn put_document(self, tunnel: &TunnelId, document: &Document, version_before: i64) -> Result<(), Error> {
-        let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
-        let client = provider.client();
-        let written = client.put_configuration(account, tunnel, &document.to_raw(), deadline)?;
-        let name = settings.name_of(tunnel);
-        provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
-        if version_before >= 0 && written.version > version_before + 1 {
-            warn!(
-                tunnel:%;
-                "another writer changed the configuration between our read (version {version_before}) and our write \
-                 (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
-                written.version
-            );
-            provider.metrics.update().add(Family::LostUpdates, &[], 1);
-        }
-        provider.reader.newest().remember_configuration(tunnel, &written, provider.clock().now());
-        Ok(())
+/// Writes a document in place of the version that was read.
+fn put_document(
+    context: CallContext<'_>,
+    tunnel: &TunnelId,
+    document: &Document,
+    version_before: i64,
+) -> Result<(), Error> {
+    let CallContext { provider, resolved: Resolved { account, settings }, deadline } = context;
+    let client = provider.client();
+    let written = client.put_configuration(account, tunnel, &document.to_raw(), deadline)?;
+    let name = settings.name_of(tunnel);
+    provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+    if version_before >= 0 && written.version > version_before + 1 {
+        warn!(
+            tunnel:%;
+            "another writer changed the configuration between our read (version {version_before}) and our write \
+             (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
+            written.version
+        );
+        provider.metrics.update().add(Family::LostUpdates, &[], 1);
     }
+    provider.reader.newest().remember_configuration(tunnel, &written, provider.clock().now());
+    Ok(())
 }
 
 fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {

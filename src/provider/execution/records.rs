@@ -67,12 +67,12 @@ impl<'a> Execution<'a> {
                 RecordOperation::Post(record) => batch.posts.push(record.clone()),
             }
         }
-        let records = self.work.provider.client().batch(zone, &batch, self.work.deadline)?;
-        let now = self.work.provider.clock().now();
-        self.work.provider.reader.newest().remember_batch(&batch.deletes, &records, now);
+        let records = self.context.provider.client().batch(zone, &batch, self.context.deadline)?;
+        let now = self.context.provider.clock().now();
+        self.context.provider.reader.newest().remember_batch(&batch.deletes, &records, now);
         for (hostname, operation) in operations {
             let line = describe_operation(hostname, operation);
-            self.work.provider.log_change(operation.label_value(), &line);
+            self.context.provider.log_change(operation.label_value(), &line);
         }
         Ok(records)
     }
@@ -84,7 +84,7 @@ impl<'a> Execution<'a> {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
-                self.work.provider.metrics.update().add(Family::Adoptions, &[], 1);
+                self.context.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
@@ -110,8 +110,7 @@ impl<'a> Execution<'a> {
 
     fn send_corrections(&self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
         let operations: Vec<_> = corrections.iter().map(|(hostname, one)| (*hostname, one)).collect();
-        let has_time = self.work.has_time();
-        let sent = if has_time { self.post_batch(zone, &operations) } else { Err(Error::OutOfTime) };
+        let sent = self.context.check_time().and_then(|()| self.post_batch(zone, &operations));
         let Err(error) = sent else { return };
         let is_missing = matches!(&error, Error::Rejected(answer) if answer.is_missing_record());
         if is_missing && corrections.len() > 1 {
