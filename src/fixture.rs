@@ -10,7 +10,7 @@ use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::plan::{self, HostPlan, Turn};
 use crate::reconcile::plan_inputs::PlanInputs;
-use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Reading, Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 
 /// The tunnel of [`settings`].
@@ -50,8 +50,8 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// Of an account in which nothing stands.
-pub(crate) fn snapshot() -> Snapshot {
-    Snapshot::new(settings().into())
+pub(crate) fn reading() -> Reading {
+    Reading::new(settings().into())
 }
 
 /// Of an account in which nothing stands but these Access applications.
@@ -63,7 +63,7 @@ pub(crate) fn snapshot_of_access(applications: &[Application]) -> Snapshot {
         policies: Ok([].into()),
         pending: Vec::new(),
     };
-    Snapshot { access: AccessReading::Read(access), ..snapshot() }
+    Snapshot::new(Reading { access: AccessReading::Read(access), ..reading() })
 }
 
 /// The options that these texts say.
@@ -95,8 +95,11 @@ pub(crate) fn host_plan(hostname: &str) -> HostPlan {
         paused: false,
     };
     let document = Document::parse(None).expect("a document");
-    let mut snapshot = Snapshot { zones: vec![ZoneSnapshot::new(zone, Vec::new())], ..snapshot() };
-    snapshot.tunnels.insert(tunnel(), TunnelSnapshot { document, writable: true, version: 0 });
+    let snapshot = Snapshot::new(Reading {
+        zones: vec![ZoneSnapshot::new(zone, Vec::new())],
+        tunnels: [(tunnel(), TunnelSnapshot { document, writable: true, version: 0 })].into(),
+        ..reading()
+    });
     let endpoint = Endpoint {
         dns_name: "a.example.com".to_owned(),
         record_type: "CNAME".to_owned(),

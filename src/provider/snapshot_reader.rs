@@ -15,7 +15,7 @@ use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::memory::{AccessMemory, Newest};
 use crate::provider::parallel::try_in_parallel;
 use crate::provider::settings::ProviderSettings;
-use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Reading, Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
@@ -126,33 +126,33 @@ impl SnapshotReader {
                 self.forget_zones();
             }
         })?;
-        let mut snapshot = Snapshot {
+        let mut reading = Reading {
             excluded_zones: others.into_iter().cloned().collect(),
-            ..Snapshot::new(Arc::clone(settings))
+            ..Reading::new(Arc::clone(settings))
         };
         for (part, Answer { content, old }) in parts.iter().zip(answers) {
             match content {
-                Content::Zone(zone) => snapshot.zones.push(zone),
-                Content::Tunnel(tunnel) => snapshot.tunnels.extend(tunnel),
+                Content::Zone(zone) => reading.zones.push(zone),
+                Content::Tunnel(tunnel) => reading.tunnels.extend(tunnel),
             }
             let old = old.map(|evidence| format!("the answer about {part} is outdated: {evidence}"));
-            snapshot.old_answers.extend(old.map(|text| (part.id().into(), text.into())));
+            reading.old_answers.extend(old.map(|text| (part.id().into(), text.into())));
         }
-        snapshot.unconfigured_tunnels = self.unconfigured_tunnels(account, &snapshot, deadline)?;
-        if with_access || self.needs_access(&snapshot) {
+        reading.unconfigured_tunnels = self.unconfigured_tunnels(account, &reading, deadline)?;
+        if with_access || self.needs_access(&reading) {
             let zones = if settings.operator.access_guard { served } else { Vec::new() };
-            snapshot.access = self.read_access(account, &zones, deadline);
+            reading.access = self.read_access(account, &zones, deadline);
         }
-        snapshot.date_unix_seconds = self.client.date_unix_seconds();
-        Ok(snapshot)
+        reading.date_unix_seconds = self.client.date_unix_seconds();
+        Ok(Snapshot::new(reading))
     }
 
     /// True if a setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of
     /// ours.
-    fn needs_access(&self, snapshot: &Snapshot) -> bool {
-        snapshot.settings.operator.needs_access()
+    fn needs_access(&self, reading: &Reading) -> bool {
+        reading.settings.operator.needs_access()
             || self.access.has_ours.load(Ordering::Relaxed)
-            || snapshot.has_protection_claim()
+            || reading.has_protection_claim()
     }
 
     fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer<Content>, Error> {
@@ -206,13 +206,13 @@ impl SnapshotReader {
     fn unconfigured_tunnels(
         &self,
         account: &AccountId,
-        snapshot: &Snapshot,
+        reading: &Reading,
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, ReadError> {
-        let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
+        let records = reading.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates = records.filter_map(|record| {
             let tunnel = record.tunnel()?;
-            let is_elsewhere = !snapshot.settings.is_configured(&tunnel);
+            let is_elsewhere = !reading.settings.is_configured(&tunnel);
             (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
         });
         let candidates: BTreeSet<TunnelId> = inserted(candidates);

@@ -489,7 +489,7 @@ fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{snapshot, tunnel};
+    use crate::fixture::{reading, tunnel};
     use crate::model::endpoint::{Endpoint, Property};
     use crate::reconcile::endpoint_reader::EndpointReader;
 
@@ -621,8 +621,8 @@ mod tests {
                 ],
                 ..Endpoint::default()
             };
-            let snapshot = snapshot();
-            let read = EndpointReader::new(&snapshot.settings, &snapshot.access).read(&endpoint);
+            let reading = reading();
+            let read = EndpointReader::new(&reading.settings, &reading.access).read(&endpoint);
             Reason::Invalid(read[0].publication.clone().expect_err("a name is misspelled"))
         };
         assert!(misspelled("webhook/acess-policy").leaves_unprotected());

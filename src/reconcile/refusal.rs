@@ -29,7 +29,7 @@ impl Refusal {
     }
 
     /// One line for each refusal, but one line for all hostnames whose request fails for the same reason.
-    pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
+    pub fn lines<'r>(refusals: impl IntoIterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let mut failing: Vec<&Self> = Vec::new();
         for refusal in refusals {

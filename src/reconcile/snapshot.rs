@@ -11,18 +11,28 @@ pub(super) use ownership::naming_digests;
 pub use ownership::{OwnDigests, OwnRecord};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::ingress::{Document, Rule};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::access::applications::ApplicationIndex;
 use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::stamp::{self, Stamp};
 use crate::reconcile::{OperatorSettings, Settings};
+
+/// A reading, with indexes over it that are computed once, when they are first needed.
+#[derive(Debug)]
+pub struct Snapshot {
+    reading: Reading,
+    own_digests: OnceLock<OwnDigests>,
+    applications: OnceLock<ApplicationIndex>,
+}
 
 /// The result of one reading: zones with records, tunnels with configurations, and Access.
 #[derive(Debug)]
-pub struct Snapshot {
-    /// The settings by which the snapshot was read.
+pub struct Reading {
+    /// The settings by which Cloudflare was read.
     pub settings: Arc<Settings>,
     /// The zones that were read: those within the filters, in the account of the tunnels.
     pub zones: Vec<ZoneSnapshot>,
@@ -40,15 +50,6 @@ pub struct Snapshot {
     pub old_answers: BTreeMap<Box<str>, Box<str>>,
     /// Cloudflare's time of the reading, in seconds since 1970; `None` if no answer had a date.
     pub date_unix_seconds: Option<i64>,
-    /// The indexes over the fields above.
-    pub index: Index,
-}
-
-/// Indexes that are computed once, when they are first needed.
-#[derive(Debug, Default)]
-pub struct Index {
-    own: OnceLock<OwnDigests>,
-    applications: OnceLock<ApplicationIndex>,
 }
 
 /// A rule, and the tunnel that has it.
@@ -87,8 +88,8 @@ impl TunnelSnapshot {
     }
 }
 
-impl Snapshot {
-    /// An empty snapshot.
+impl Reading {
+    /// An empty reading.
     pub fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
@@ -99,12 +100,44 @@ impl Snapshot {
             access: AccessReading::NotAsked,
             old_answers: BTreeMap::new(),
             date_unix_seconds: None,
-            index: Index::default(),
         }
     }
 
     pub(super) fn operator(&self) -> &OperatorSettings {
         &self.settings.operator
+    }
+
+    /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that
+    /// another instance may serve. A record that may exist beside a CNAME is never ours, even with our comment.
+    pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
+        if record.read_only || !record.is_address_or_cname() {
+            return None;
+        }
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
+        let tunnel = record.tunnel();
+        tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
+    }
+
+    /// True if a comment of ours says that Access protects something.
+    pub fn has_protection_claim(&self) -> bool {
+        let records = self.zones.iter().flat_map(ZoneSnapshot::records);
+        // A search in the text costs less than parsing it.
+        let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
+        records.any(|record| self.own_stamp(record).is_some_and(|stamp| stamp.claims.is_protected))
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.reading
+    }
+}
+
+impl Snapshot {
+    pub fn new(reading: Reading) -> Self {
+        Self { reading, own_digests: OnceLock::new(), applications: OnceLock::new() }
     }
 
     /// The rules of a hostname, ours and foreign, with their tunnels.
@@ -144,6 +177,6 @@ impl Snapshot {
     }
 
     pub(super) fn application_index(&self) -> &ApplicationIndex {
-        self.index.applications.get_or_init(|| ApplicationIndex::of(self))
+        self.applications.get_or_init(|| ApplicationIndex::of(self))
     }
 }

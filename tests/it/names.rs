@@ -2,6 +2,7 @@
 
 use cloudflare_emulator::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use test_support::external_dns::Changes;
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{Harness, published};
@@ -98,10 +99,10 @@ fn a_zone_that_is_pending_or_paused_is_written_and_told_of() {
         settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
         assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"], "{status}");
 
-        let mut snapshot = FakeCloudflare::new(&[], &[]).snapshot();
-        let zone = &mut snapshot.zones[0].zone;
+        let mut reading = FakeCloudflare::new(&[], &[]).reading();
+        let zone = &mut reading.zones[0].zone;
         (zone.status, zone.paused) = (status.into(), paused);
-        let notes = records::records(&snapshot).notes;
+        let notes = records::records(&Snapshot::new(reading)).notes;
         let states: Vec<bool> =
             notes.iter().map(|note| told.is_some_and(|told| note.text.contains(told))).collect();
         assert_eq!(states, vec![true; usize::from(told.is_some())], "{status} {notes:?}");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjuster;
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Reading, Snapshot};
 use test_support::fake_cloudflare::{adjust, settings};
 use test_support::harness::published;
 
@@ -50,7 +50,7 @@ fn to_choose_among_thousands_of_objects_takes_little_beside_reading_them() {
     // Other processes may have the processor meanwhile, and hardly each time.
     let times = (0..3).map(|_| {
         let begun = Instant::now();
-        let snapshot = Snapshot::new(settings.clone().into());
+        let snapshot = Snapshot::new(Reading::new(settings.clone().into()));
         let mut adjuster = Adjuster::new(&settings, Some(&snapshot));
         desired.iter().for_each(|endpoint| {
             adjuster.add(endpoint);

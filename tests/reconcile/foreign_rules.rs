@@ -8,6 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::published::published as paths_of;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records::records;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::{endpoint, endpoint_of, published};
@@ -282,11 +283,11 @@ fn a_wildcards_record_is_not_kept_for_a_name_of_a_zone_that_was_not_read() {
     cloudflare.run_loop(std::slice::from_ref(&wildcard), usize::MAX);
     cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("web")));
     cloudflare.records[0].comment = "external-dns owner=default rules=~".into();
-    let mut snapshot = cloudflare.snapshot();
-    assert!(records(&snapshot).endpoints.is_empty(), "the wildcard leads to their rule");
-    let inner = Zone { name: NAME.into(), id: ZoneId::new("inner"), ..snapshot.zones[0].zone.clone() };
-    snapshot.excluded_zones.push(inner);
-    assert_eq!(records(&snapshot).endpoints.len(), 1);
+    let mut reading = cloudflare.reading();
+    assert!(records(&cloudflare.snapshot()).endpoints.is_empty(), "the wildcard leads to their rule");
+    let inner = Zone { name: NAME.into(), id: ZoneId::new("inner"), ..reading.zones[0].zone.clone() };
+    reading.excluded_zones.push(inner);
+    assert_eq!(records(&Snapshot::new(reading)).endpoints.len(), 1);
 }
 
 /// The object asked for the record of their rule alone.

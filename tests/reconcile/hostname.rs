@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{PolicyDecision, Reus
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Reading, Snapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -312,7 +312,7 @@ fn a_move_is_waited_for_whatever_the_age_of_its_record() {
         }
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
         let earlier = PlanInputs { unready, ..PlanInputs::default() };
-        let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
+        let snapshot = Snapshot::new(Reading { date_unix_seconds: Some(60), ..cloudflare.reading() });
         let plan = plan(&cloudflare.changes(&desired).read(), &snapshot, &earlier, WHOLE);
         assert_eq!(labels(&plan), ["moving"]);
     }

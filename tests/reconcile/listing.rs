@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing}
 use external_dns_cloudflare_tunnel_webhook::reconcile::published::{
     PublishedPath, published as published_of,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Reading, Snapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
@@ -287,7 +287,7 @@ fn what_the_filter_leaves_out_is_not_listed() {
     cloudflare.add("c.example.com", "CNAME", &target(HOME), "");
     let mut settings = cloudflare.settings();
     settings.operator.filter = DomainFilter::lists(["b.example.com"], []);
-    let entries = listing(&Snapshot { settings: settings.into(), ..cloudflare.snapshot() });
+    let entries = listing(&Snapshot::new(Reading { settings: settings.into(), ..cloudflare.reading() }));
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
 }
 

@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Reading, Snapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME};
 use test_support::harness::{endpoint, endpoint_of, published};
@@ -139,26 +139,25 @@ fn a_rule_that_the_next_request_moves_to_the_front_is_not_told_as_unreachable() 
 #[test]
 fn a_zone_that_is_not_active_is_told_of_unless_an_active_one_of_its_name_is_used() {
     let cloudflare = FakeCloudflare::new(&[], &[]);
-    let idle = |snapshot: &Snapshot| {
-        let told = records::records(snapshot).notes;
+    let idle = |zones: Vec<ZoneSnapshot>| {
+        let told = records::records(&Snapshot::new(Reading { zones, ..cloudflare.reading() })).notes;
         told.iter().filter(|note| note.text.contains("the zone is moved")).count()
     };
-    let mut snapshot = cloudflare.snapshot();
-    let mut moved = snapshot.zones[0].clone();
+    let zones = cloudflare.reading().zones;
+    let mut moved = zones[0].clone();
     moved.zone.id = ZoneId::new("0123456789abcdef0123456789abcdef");
     moved.zone.status = "moved".into();
-    snapshot.zones.push(moved.clone());
-    assert_eq!(idle(&snapshot), 0);
-    snapshot.zones.retain(|zone| zone.zone.name != moved.zone.name);
-    snapshot.zones.push(moved);
-    assert_eq!(idle(&snapshot), 1);
+    let others = zones.iter().filter(|zone| zone.zone.name != moved.zone.name).cloned();
+    assert_eq!(idle(zones.iter().cloned().chain([moved.clone()]).collect()), 0);
+    assert_eq!(idle(others.chain([moved.clone()]).collect()), 1);
 }
 
 #[test]
 fn answers_without_a_date_are_told_with_what_follows() {
     let cloudflare = FakeCloudflare::new(&[], &[]);
     for date_unix_seconds in [Some(1), None] {
-        let told = records::records(&Snapshot { date_unix_seconds, ..cloudflare.snapshot() }).notes;
+        let told =
+            records::records(&Snapshot::new(Reading { date_unix_seconds, ..cloudflare.reading() })).notes;
         let is_told = told.iter().any(|note| note.text.contains("MOVE_GRACE counts as over"));
         assert_eq!(is_told, date_unix_seconds.is_none());
     }

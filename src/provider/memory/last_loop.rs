@@ -143,8 +143,7 @@ impl LastLoop {
         lines
     }
 
-    /// Notes the result of a request, with its planned writes in a dry run, and returns the new lines of the log. A
-    /// refusal because of a failed write has no line, because the log already has a line for each failed write.
+    /// Remembers the result of a request, with its planned writes in a dry run, and returns the new lines of the log.
     pub(crate) fn remember_request(
         &mut self,
         changes: &Changes,
@@ -153,33 +152,15 @@ impl LastLoop {
         dry_run_writes: Option<Vec<LogLine>>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        let Self { request: last, alternations, .. } = self;
-        let mut lines = last.replace_notes(plan, now);
-        let is_failed = |refusal: &Refusal| refusal.reason.failed_write().is_some();
-        let before = || last.refusals.present().map(|(refusal, _)| refusal);
-        // A turn does not plan the postponed hostnames, so their refusals are retained.
-        let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
-        let retained = of_postponed.filter(|refusal| !is_failed(refusal));
-        let refusals: Vec<Refusal> =
-            plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
-        // A refusal of the whole hostname and one of its rule without a path have the same line.
-        let line = |refusal: &Refusal| fingerprint([&*refusal.to_string()]);
-        let is_any_new = refusals.iter().any(|refusal| !last.refusals.has(refusal));
-        let logged: BTreeSet<u64> = inserted(before().filter(|_| is_any_new).map(line));
-        let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let mut new = last.refusals.replace_expecting(refusals, now, &is_expected);
-        new.retain(|refusal| !is_failed(refusal) && !logged.contains(&line(refusal)));
-        let (errors, warnings): (Vec<_>, Vec<_>) =
-            new.iter().partition(|refusal| refusal.reason.leaves_unprotected());
-        for (level, refusals) in [(Level::Error, errors), (Level::Warn, warnings)] {
-            lines.extend(Refusal::lines(refusals.into_iter()).into_iter().map(|line| (level, line)));
-        }
+        let mut lines = self.request.replace_notes(plan, now);
+        lines.extend(self.replace_refusals(plan, result, now));
         if !plan.postponed.is_empty() {
             let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
             let text =
                 format!("hostnames that this request changed: {changed}; left to the next requests: {left}");
             lines.push((Level::Info, LogLine::default().text(text)));
         }
+        let last = &mut self.request;
         last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
@@ -190,6 +171,31 @@ impl LastLoop {
             lines.push((Level::Info, line.text(text)));
         }
         lines
+    }
+
+    /// Replaces the refusals, except those of postponed hostnames, which the turn did not plan. Returns the lines of new
+    /// refusals. A refusal because of a failed write has no line, because the log already has a line for each failed write.
+    fn replace_refusals(&mut self, plan: &Plan, result: &RunResult, now: i64) -> Vec<(Level, LogLine)> {
+        let Self { request: LastRequest { refusals: last, .. }, alternations, .. } = self;
+        let is_failed = |refusal: &Refusal| refusal.reason.failed_write().is_some();
+        let before = || last.present().map(|(refusal, _)| refusal);
+        let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
+        let retained = of_postponed.filter(|refusal| !is_failed(refusal));
+        let refusals: Vec<Refusal> =
+            plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
+        // A refusal of the whole hostname and one of its rule without a path have the same line.
+        let line = |refusal: &Refusal| fingerprint([&*refusal.to_string()]);
+        let is_any_new = refusals.iter().any(|refusal| !last.has(refusal));
+        let logged: BTreeSet<u64> = inserted(before().filter(|_| is_any_new).map(line));
+        let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
+        let mut new = last.replace_expecting(refusals, now, &is_expected);
+        new.retain(|refusal| !is_failed(refusal) && !logged.contains(&line(refusal)));
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            new.iter().partition(|refusal| refusal.reason.leaves_unprotected());
+        let by_level = [(Level::Error, errors), (Level::Warn, warnings)].into_iter();
+        by_level
+            .flat_map(|(level, all)| Refusal::lines(all).into_iter().map(move |line| (level, line)))
+            .collect()
     }
 
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was

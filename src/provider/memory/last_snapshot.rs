@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
-        let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
+        let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(Snapshot::new(fixture::reading())));
         let reading = last.drop_for_reading();
         last.end_reading(&snapshot, reading);
         assert!(last.unless_outdated().is_some());
@@ -91,7 +91,7 @@ mod tests {
     fn of_two_readings_at_once_the_one_that_began_last_is_remembered_whichever_ends_last() {
         for is_written_between in [false, true] {
             let (mut last, [older, newer]) =
-                (LastSnapshot::default(), [(); 2].map(|()| Arc::new(fixture::snapshot())));
+                (LastSnapshot::default(), [(); 2].map(|()| Arc::new(Snapshot::new(fixture::reading()))));
             let first = last.drop_for_reading();
             if is_written_between {
                 last.outdate();
@@ -109,7 +109,7 @@ mod tests {
         let write = || {
             let _outdating = Outdating::begin(&last);
             let reading = lock(&last).drop_for_reading();
-            lock(&last).end_reading(&Arc::new(fixture::snapshot()), reading);
+            lock(&last).end_reading(&Arc::new(Snapshot::new(fixture::reading())), reading);
             panic::resume_unwind(Box::new("the write panics"));
         };
         panic::catch_unwind(AssertUnwindSafe(write)).unwrap_err();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn after_a_year_of_readings_one_snapshot_is_held() {
         let mut last = LastSnapshot::default();
-        let snapshot = Arc::new(fixture::snapshot());
+        let snapshot = Arc::new(Snapshot::new(fixture::reading()));
         for _ in year::loops() {
             let reading = last.drop_for_reading();
             last.end_reading(&snapshot, reading);

@@ -7,7 +7,7 @@ use crate::ingress::{MarkedRules, Rule};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::adopt::Need;
 use crate::reconcile::snapshot::{RuleInTunnel, Snapshot, ZoneSnapshot};
-use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 /// A record of ours, with its zone.
 #[derive(Clone, Debug)]
@@ -35,17 +35,6 @@ impl Snapshot {
         records
             .filter_map(|record| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }))
             .collect()
-    }
-
-    /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that
-    /// another instance may serve. A record that may exist beside a CNAME is never ours, even with our comment.
-    pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
-        if record.read_only || !record.is_address_or_cname() {
-            return None;
-        }
-        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
-        let tunnel = record.tunnel();
-        tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
     }
 
     /// The stamp and the tunnel of a record that has our owner, and points to a tunnel that another instance may serve.
@@ -128,14 +117,6 @@ impl Snapshot {
             || tunnels.any(|tunnel| stamp.claims.digests.contains(&Digest::of(&tunnel.id, path)))
     }
 
-    /// True if a comment of ours says that Access protects something.
-    pub fn has_protection_claim(&self) -> bool {
-        let records = self.zones.iter().flat_map(ZoneSnapshot::records);
-        // A search in the text costs less than parsing it.
-        let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
-        records.any(|record| self.own_stamp(record).is_some_and(|stamp| stamp.claims.is_protected))
-    }
-
     /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
     pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_digests();
@@ -146,7 +127,7 @@ impl Snapshot {
 
     /// The digests of the rules that our stamps name.
     pub fn own_digests(&self) -> &OwnDigests {
-        self.index.own.get_or_init(|| {
+        self.own_digests.get_or_init(|| {
             let mut own = OwnDigests::default();
             for OwnRecord { zone: _, record, stamp } in self.own_records() {
                 if let Ok(hostname) = Hostname::parse(&record.name) {

@@ -54,11 +54,11 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
         // Another account has the same zone, and the registrar delegates to only one of the two.
         (&["shop.example.com"], &["shop.example.com"], Some("shop.example.com")),
     ] {
-        let snapshot = Snapshot {
+        let snapshot = Snapshot::new(Reading {
             zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
             excluded_zones: elsewhere.iter().map(|name| zone(name, Vec::new()).zone).collect(),
-            ..fixture::snapshot()
-        };
+            ..fixture::reading()
+        });
         let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
         assert_eq!(found, expected, "{served:?} without {elsewhere:?}");
     }
@@ -80,11 +80,11 @@ fn a_pending_zone_takes_no_name_from_an_active_one_whichever_of_the_two_is_serve
             zone.zone.status = status.into();
             zone
         };
-        let snapshot = Snapshot {
+        let snapshot = Snapshot::new(Reading {
             zones: vec![of_status(served)],
             excluded_zones: vec![of_status(elsewhere).zone],
-            ..fixture::snapshot()
-        };
+            ..fixture::reading()
+        });
         assert_eq!(snapshot.zone_of("a.shop.example.com").is_some(), is_home, "{served:?} {elsewhere:?}");
     }
 }
@@ -96,7 +96,7 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
         (active.zone.id, moved.zone.id) = (ZoneId::new(ids[0]), ZoneId::new(ids[1]));
         moved.zone.status = "moved".into();
         for zones in [vec![active.clone(), moved.clone()], vec![moved, active]] {
-            let snapshot = Snapshot { zones, ..fixture::snapshot() };
+            let snapshot = Snapshot::new(Reading { zones, ..fixture::reading() });
             let found = snapshot.zone_of("shop.example.com").map(|zone| zone.zone.id.as_str());
             assert_eq!(found, Some(ids[0]));
         }
@@ -106,7 +106,7 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
 /// Cloudflare writes some records itself, for R2 or a load balancer, and lets no client change them.
 #[test]
 fn a_record_that_no_client_can_write_is_never_ours() {
-    let snapshot = fixture::snapshot();
+    let snapshot = Snapshot::new(fixture::reading());
     let ours = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
     assert!(snapshot.own_stamp(&ours).is_some());
     let fixed = Record { read_only: true, ..ours };

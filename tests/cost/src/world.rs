@@ -15,7 +15,9 @@ use external_dns_cloudflare_tunnel_webhook::model::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place::{Place, tag};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{
+    Reading, Snapshot, TunnelSnapshot, ZoneSnapshot,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 use serde_json::value::RawValue;
@@ -142,12 +144,12 @@ impl World {
         };
         let configuration: Box<RawValue> = serde_json::from_str(configuration)?;
         let document = Document::parse(Some(&configuration))?;
-        Ok(Snapshot {
+        Ok(Snapshot::new(Reading {
             zones: vec![ZoneSnapshot::new(zone, records)],
             tunnels: [(tunnel(), TunnelSnapshot { document, writable: true, version: 1 })].into(),
             access: access.clone(),
-            ..Snapshot::new(settings().into())
-        })
+            ..Reading::new(settings().into())
+        }))
     }
 }
 

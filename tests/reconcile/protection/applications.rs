@@ -10,6 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{pieces, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 
 use test_support::fake_cloudflare::WHOLE;
 
@@ -131,8 +132,9 @@ fn no_application_is_made_for_a_rule_that_cannot_be_written() {
     let mut path = at(NAME, "/p", "staff");
     path.labels.set("resource", "ingress/shop/other");
     let changes = cloudflare.changes(&[at(NAME, "", ""), path, at("b.example.com", "", "staff")]);
-    let mut snapshot = cloudflare.snapshot();
-    snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
+    let mut reading = cloudflare.reading();
+    reading.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
+    let snapshot = Snapshot::new(reading);
     let plan = plan(&changes.read(), &snapshot, &PlanInputs::default(), WHOLE);
     assert_eq!(labels(&plan), ["local_tunnel", "local_tunnel", "waiting"]);
     let protected: Vec<_> =
@@ -181,10 +183,11 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
         names.sort_unstable();
         assert_eq!(names, left);
     }
-    let mut snapshot = cloudflare.snapshot();
-    snapshot.date_unix_seconds = Some(i64::from(u32::MAX));
-    let elsewhere = Zone { name: "a.example.com".into(), ..snapshot.zones[0].zone.clone() };
-    snapshot.excluded_zones.push(elsewhere);
+    let mut reading = cloudflare.reading();
+    reading.date_unix_seconds = Some(i64::from(u32::MAX));
+    let elsewhere = Zone { name: "a.example.com".into(), ..reading.zones[0].zone.clone() };
+    reading.excluded_zones.push(elsewhere);
+    let snapshot = Snapshot::new(reading);
     let left = removable(&snapshot);
     assert_eq!(left.iter().map(|one| one.own.place.hostname().as_str()).collect::<Vec<_>>(), [NAME]);
 }

@@ -31,7 +31,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::settings::NamespaceDomain;
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{
+    Reading, Snapshot, TunnelSnapshot, ZoneSnapshot,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
     ConfiguredTunnel, OperatorSettings, Settings, records,
@@ -341,6 +343,10 @@ impl FakeCloudflare {
     }
 
     pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.reading())
+    }
+
+    pub fn reading(&self) -> Reading {
         let zone = |name: &&str| {
             let zone = Zone {
                 id: ZoneId::new(*name),
@@ -352,7 +358,7 @@ impl FakeCloudflare {
             };
             ZoneSnapshot::new(zone, self.records_in(name).into_iter().cloned().collect())
         };
-        Snapshot {
+        Reading {
             zones: self.zones.iter().map(zone).collect(),
             tunnels: self
                 .documents
@@ -367,7 +373,7 @@ impl FakeCloudflare {
             old_answers: self.old.clone(),
             // Long after all that was written.
             date_unix_seconds: Some(u32::MAX.into()),
-            ..Snapshot::new(self.settings().into())
+            ..Reading::new(self.settings().into())
         }
     }
 
@@ -485,7 +491,7 @@ impl FakeCloudflare {
     /// What the program deletes by itself.
     pub fn sweep(&mut self) {
         let date_unix_seconds = Some(i64::from(self.requests.count) * BETWEEN_REQUESTS);
-        let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
+        let snapshot = Snapshot::new(Reading { date_unix_seconds, ..self.reading() });
         let left = unneeded::removable(&snapshot).into_iter();
         // An endpoint may wait for it.
         let left = left.filter(|left| !self.requests.refused.contains(left.own.place.hostname().as_str()));
@@ -514,7 +520,7 @@ impl FakeCloudflare {
     /// The plan so many seconds after the last write.
     pub fn plan_after(&self, changes: &Changes, seconds: usize) -> Plan {
         let date_unix_seconds = i64::try_from(self.writes + seconds).ok();
-        let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
+        let snapshot = Snapshot::new(Reading { date_unix_seconds, ..self.reading() });
         plan(&changes.read(), &snapshot, &self.earlier(), WHOLE)
     }
 
