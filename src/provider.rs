@@ -23,7 +23,6 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
-use crate::logging;
 use crate::model::endpoint::Endpoint;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
@@ -176,7 +175,7 @@ impl Handler for Provider {
         values.set(Family::Unprotected, &[], shown.unprotected as i64);
         values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         drop(values);
-        self.begin_loop(&shown.endpoints, shown.notes);
+        self.remember(|last, now| last.begin(&shown.endpoints, shown.notes, now));
         Ok(shown.endpoints)
     }
 
@@ -185,8 +184,7 @@ impl Handler for Provider {
         let last = lock(&self.last_snapshot).unless_outdated();
         let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        let lines = lock(&self.last_loop).remember_sent(&adjusted, without_service, clock.unix_seconds());
-        logging::log_all(&lines, module_path!());
+        self.remember(|last, now| last.remember_sent(&adjusted, without_service, now));
         // After the adjustment: the watch may delete applications from now on, and reads a second snapshot for that.
         if let Some(last) = &last {
             self.check_unneeded_applications(last);

@@ -14,7 +14,7 @@ use crate::collections::inserted;
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
-use crate::model::{AccountId, Record, TunnelId, Zone, ZonePlan};
+use crate::model::{AccountId, TunnelId, Zone, ZonePlan};
 use crate::provider::resolution::{
     CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };
@@ -355,17 +355,21 @@ impl Check<'_> {
         let what = format!("records of {}", zone.name);
         match self.client.records(&zone.id, self.deadline) {
             Ok(records) => {
-                let stamps: Vec<Stamp> = records.iter().filter_map(Stamp::of).collect();
-                let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.operator.owner;
-                let is_elsewhere = |record: &&Record| {
-                    let is_unconfigured = record.tunnel().is_some_and(|id| self.unconfigured.contains(&id));
-                    is_unconfigured && Stamp::of(record).as_ref().is_some_and(|stamp| is_own(&stamp))
-                };
-                let elsewhere = records.iter().filter(is_elsewhere).count();
-                let own = stamps.iter().filter(is_own).count() - elsewhere;
-                self.claims_protection |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
-                owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
-                self.note(FindingStatus::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
+                let stamped = records.iter().filter_map(|record| Some((record, Stamp::of(record)?)));
+                let (own, others): (Vec<_>, Vec<_>) =
+                    stamped.partition(|(_, stamp)| stamp.owner == self.config.provider.operator.owner);
+                let is_unconfigured = |id| self.unconfigured.contains(&id);
+                let elsewhere =
+                    own.iter().filter(|(record, _)| record.tunnel().is_some_and(is_unconfigured)).count();
+                self.claims_protection |= own.iter().any(|(_, stamp)| stamp.claims.is_protected);
+                let own_count = own.len() - elsewhere;
+                owners.extend(own.into_iter().chain(others).map(|(_, stamp)| stamp.owner));
+                self.note(
+                    FindingStatus::Ok,
+                    &what,
+                    format!("{}, {own_count} of them ours", records.len()),
+                    "",
+                );
                 if elsewhere > 0 {
                     let found = format!(
                         "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not configured, so the webhook ignores them",

@@ -15,10 +15,9 @@ use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
+use crate::observe::readiness::SetupProblem;
 use crate::provider::ProviderSettings;
-use crate::provider::resolution::{
-    Unresolved, check_may_be_created, find_tunnel, shared_account, unverified,
-};
+use crate::provider::resolution::{check_may_be_created, find_tunnel, shared_account, unverified};
 use crate::regular_file;
 use crate::secret::Secret;
 
@@ -109,7 +108,7 @@ pub(super) fn tunnel(
 }
 
 fn failed(error: Error) -> String {
-    Unresolved::from(error).to_string()
+    SetupProblem::from(error).to_string()
 }
 
 /// Refuses to replace a file that holds anything but blanks or a tunnel token, such as the file of the API token.

@@ -2,7 +2,7 @@
 
 use miniserde::{Serialize, json};
 
-use super::readiness::{Readiness, ReadinessProblem};
+use super::readiness::{Readiness, SetupProblem};
 use super::status::Status;
 use crate::listener::Response;
 use crate::model::text::percent_decoded;
@@ -40,11 +40,11 @@ pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> 
     Some(answer(200, JSON, json::to_string(&status(hostname.as_deref()))))
 }
 
-fn ready_answer(problem: Option<ReadinessProblem>) -> Response {
-    let Some(ReadinessProblem { why, remedy }) = problem else {
+fn ready_answer(problem: Option<SetupProblem>) -> Response {
+    let Some(SetupProblem { why, remedy, .. }) = problem else {
         return answer(200, JSON, r#"{"status":"ready"}"#.to_owned());
     };
-    answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
+    answer(503, JSON, json::to_string(&NotReady { status: "not ready", why, remedy }))
 }
 
 fn answer(status: u16, content_type: &'static str, body: String) -> Response {
@@ -67,9 +67,10 @@ mod tests {
         let readiness = Readiness::default();
         let expected = r#"{"status":"not ready","why":"the token and the tunnels are not checked yet","remedy":"wait a moment"}"#;
         assert_eq!(body(&readiness, "/readyz"), (503, expected.to_owned()));
-        let missing = ReadinessProblem { why: "no tunnel is named \"shop\"".into(), remedy: "name another" };
-        assert!(readiness.set_problem(missing.clone()));
-        assert!(!readiness.set_problem(missing), "that is no news");
+        let why = "no tunnel is named \"shop\"".to_owned();
+        let missing = SetupProblem { why, remedy: "name another", is_permanent: true };
+        assert!(readiness.set_problem(&missing));
+        assert!(!readiness.set_problem(&missing), "that is no news");
         assert!(!readiness.is_ready());
         let expected =
             r#"{"status":"not ready","why":"no tunnel is named \"shop\"","remedy":"name another"}"#;

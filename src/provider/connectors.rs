@@ -2,7 +2,6 @@
 //! look. A request looks before it points a record to another tunnel.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use log::Level;
 
@@ -17,30 +16,20 @@ use crate::provider::resolution::Resolved;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::ConfiguredTunnel;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ConnectorWatch {
-    next_at: Instant,
     /// For each tunnel: the version that existed before the last look, if a connector had not applied it at that look.
     awaited: BTreeMap<TunnelId, i64>,
-    logged: Logged<LogLine>,
+    /// The logged texts about each tunnel.
+    logged: Logged<(TunnelId, String)>,
 }
 
 impl ConnectorWatch {
-    /// The watch before its first look.
-    pub(super) fn new(now: Instant) -> Self {
-        let next_at = now + limits::CONNECTORS_PERIOD;
-        Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }
-    }
-
-    /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
+    /// Reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
     /// connector, or if a connector has not applied a version from one look to the next. After a failed look, the
     /// metrics of its tunnel are absent, and its awaited version and its line of the log stay. Holds no lock during a call.
     pub(super) fn look(&mut self, provider: &Provider, Resolved { account, settings }: &Resolved) {
         let clock = provider.clock();
-        if clock.now() < self.next_at {
-            return;
-        }
-        self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
         if provider.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
                 LogLine::default().text("the connectors are not checked, because few calls are left")
@@ -59,46 +48,48 @@ impl ConnectorWatch {
         self.awaited.retain(|id, _| settings.is_configured(id));
         values.clear(Family::Connectors);
         values.clear(Family::ConnectorVersion);
-        let (mut lines, mut failed) = (Vec::new(), Vec::new());
+        let (mut warnings, mut failed) = (Vec::new(), Vec::new());
         for (tunnel, version, connectors) in looks {
             match connectors {
-                Ok(connectors) => lines.extend(self.note(tunnel, version, &connectors, &mut values)),
-                Err(_) => failed.push(tunnel.id.as_str()),
+                Ok(connectors) => {
+                    let warning = self.remember(tunnel, version, &connectors, &mut values);
+                    warnings.extend(warning.map(|text| (tunnel.id.clone(), text)));
+                }
+                Err(_) => failed.push(&tunnel.id),
             }
         }
         drop(values);
-        let is_of_failed =
-            |line: &LogLine| line.value("tunnel").is_some_and(|tunnel| failed.contains(&tunnel));
-        let new = self.logged.replace_expecting(lines, clock.unix_seconds(), &|line, _| is_of_failed(line));
-        new.iter().for_each(|line| logging::log(Level::Warn, module_path!(), line));
+        let has_failed = |(tunnel, _): &(TunnelId, String), _| failed.contains(&tunnel);
+        for (tunnel, text) in self.logged.replace_expecting(warnings, clock.unix_seconds(), &has_failed) {
+            logging::log(Level::Warn, module_path!(), &LogLine::default().word("tunnel", &tunnel).text(text));
+        }
     }
 
-    /// Notes the connectors of one tunnel, whose newest version was `version` before the look.
-    fn note(
+    /// Remembers the connectors of one tunnel, whose newest version was `version` before the look. Returns the warning.
+    fn remember(
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
         version: Option<i64>,
         connectors: &[Connector],
         values: &mut Values,
-    ) -> Option<LogLine> {
+    ) -> Option<String> {
         let awaited = self.awaited.remove(id);
         values.set(Family::Connectors, &[name], connectors.len() as i64);
-        let line = |text| LogLine::default().word("tunnel", id).text(text);
         let Some((lowest, slowest)) = Connector::slowest(connectors) else {
             return connectors.is_empty().then(|| {
-                line(format!(
+                format!(
                     "the tunnel {name:?} has no connector: no visitor reaches its hostnames until a \
                      cloudflared runs for it"
-                ))
+                )
             });
         };
         values.set(Family::ConnectorVersion, &[name], lowest);
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
         awaited.filter(|awaited| lowest < *awaited).map(|_| {
-            line(format!(
+            format!(
                 "the tunnel {name:?} has the connector {slowest:?}, which still serves an older version of \
                  the configuration: see the log of that cloudflared"
-            ))
+            )
         })
     }
 }

@@ -60,7 +60,7 @@ enum Outcome {
 }
 
 /// The reason why writes end before every piece is decided.
-pub(super) enum Stop {
+enum Stop {
     /// Nothing can be written to this target before the next request.
     Target(Reason),
     /// Nothing can be written to any target before the next request: no time or no calls are left.
@@ -82,7 +82,7 @@ pub(super) fn run<'a>(
         memory,
         plan,
         snapshot,
-        ledger: Ledger::new(plan, snapshot),
+        ledger: Ledger::new(snapshot),
         missed_in_read_tunnels: BTreeMap::new(),
         unfinished_targets: BTreeSet::new(),
         search_writes: 0,
@@ -91,10 +91,10 @@ pub(super) fn run<'a>(
     // A hostname that is given up only because the run ends early keeps its stamp: the next request writes its rules.
     execution.correct_records();
     if let Err(error) = &ended {
-        execution.ledger.give_up_unwritten(error);
+        execution.give_up_unwritten(error);
     }
     execution.remember_writes();
-    execution.ledger.finish(ended)
+    RunResult { ended_early: ended.err(), ..execution.ledger.result }
 }
 
 /// The reason after a write that failed for another reason than its content.
@@ -205,7 +205,7 @@ impl<'a> Execution<'a> {
             logging::log(Level::Warn, module_path!(), &line);
         }
         self.unfinished_targets.insert(target);
-        self.ledger.give_up_all(undecided, reason);
+        undecided.iter().for_each(|piece| self.ledger.give_up(piece.host, reason.clone()));
     }
 
     /// Sends one group.
@@ -234,7 +234,7 @@ impl<'a> Execution<'a> {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
                 if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
-                    self.ledger.mark_lost_answer();
+                    self.ledger.result.has_lost_answer = true;
                 }
                 Err(Stop::Target(write_failed(target, self.name_of(target), &error)))
             }
@@ -281,6 +281,16 @@ impl<'a> Execution<'a> {
             Some(meanwhile("created"))
         } else {
             None
+        }
+    }
+
+    /// Gives up the hostnames with unwritten pieces at the end of a run without time or calls.
+    fn give_up_unwritten(&mut self, error: &Error) {
+        let reason = Reason::Failed(format!("the request ended before all writes were done: {error}"));
+        for host in &self.plan.hosts {
+            if !pieces(host).all(|piece| self.ledger.is_written(&piece)) {
+                self.ledger.give_up(host, reason.clone());
+            }
         }
     }
 

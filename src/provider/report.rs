@@ -7,13 +7,11 @@ use crate::ingress::{OriginOption, RuleEdit};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::access::Application;
-use crate::model::endpoint::{Changes, Endpoint, Property, annotation_of};
+use crate::model::endpoint::{Property, annotation_of};
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, RULE_OWNERSHIPS};
 use crate::provider::Provider;
-use crate::provider::execution::ledger::RunResult;
-use crate::provider::memory::Logged;
-use crate::reconcile::Note;
+use crate::provider::memory::LastLoop;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::reconcile::refusal::Refusal;
@@ -24,29 +22,17 @@ use crate::secret::redact;
 const ADOPTION_MAX_CHARS: usize = 2_600;
 
 impl Provider {
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
-    pub(super) fn begin_loop(&self, endpoints: &[Endpoint], notes: Vec<Note>) {
-        let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
-        let lines = last.begin(endpoints, notes, now);
-        self.count_refusals(&last.request.refusals);
+    /// Changes what is remembered of the last loop, and logs the lines that `change` returns.
+    pub(super) fn remember(&self, change: impl FnOnce(&mut LastLoop, i64) -> Vec<(Level, LogLine)>) {
+        let mut last = lock(&self.last_loop);
+        let lines = change(&mut last, self.clock().unix_seconds());
+        let mut values = self.metrics.update();
+        values.reset(Family::Refusals);
+        for (Refusal { reason, .. }, _) in last.request.refusals.present() {
+            values.add(Family::Refusals, &[reason.label_value()], 1);
+        }
+        drop(values);
         drop(last);
-        logging::log_all(&lines, module_path!());
-    }
-
-    /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
-    pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
-        let dry_run_writes = self.is_dry_run().then(|| describe(plan));
-        let (mut last, now) = (lock(&self.last_loop), self.clock().unix_seconds());
-        let lines = last.remember_request(changes, plan, result, dry_run_writes, now);
-        self.count_refusals(&last.request.refusals);
-        drop(last);
-        logging::log_all(&lines, module_path!());
-    }
-
-    /// Logs new notes.
-    pub(super) fn log_notes(&self, plan: &Plan) {
-        let now = self.clock().unix_seconds();
-        let lines = lock(&self.last_loop).request.replace_notes(plan, now);
         logging::log_all(&lines, module_path!());
     }
 
@@ -84,14 +70,6 @@ impl Provider {
         let mut values = self.metrics.update();
         values.add(Family::Changes, &[kind], 1);
         values.set(Family::LastWrite, &[], self.clock().unix_seconds());
-    }
-
-    fn count_refusals(&self, refusals: &Logged<Refusal>) {
-        let mut values = self.metrics.update();
-        values.reset(Family::Refusals);
-        for (Refusal { reason, .. }, _) in refusals.present() {
-            values.add(Family::Refusals, &[reason.label_value()], 1);
-        }
     }
 }
 

@@ -16,12 +16,11 @@ use crate::provider::access::writer::{NotWritten, write_applications};
 use crate::provider::connectors::obstacle_to_move;
 use crate::provider::execution;
 use crate::provider::execution::documents::probe_tunnel;
-use crate::provider::execution::ledger::{Ending, RunResult};
+use crate::provider::execution::ledger::RunResult;
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
 use crate::provider::parallel::in_parallel;
-use crate::provider::report::application_text;
-use crate::provider::snapshot_reader::ReadError;
+use crate::provider::report::{application_text, describe};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, ComparedWrite, Plan, PlannedEdit, Turn};
@@ -51,14 +50,6 @@ struct Attempt {
     result: RunResult,
 }
 
-/// The cause of another attempt.
-enum Retry {
-    /// The answer to a write was lost, so it is not known what is left.
-    LostAnswer,
-    /// A tunnel can be written again.
-    WritableTunnel,
-}
-
 /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
 pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), Failure> {
     let provider = context.provider;
@@ -77,29 +68,22 @@ pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), F
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let provider = self.context.provider;
-        let read_failed = |error| provider.remember_failure(failure::unread(error));
-        let snapshot = self.read().map_err(read_failed)?;
+        let (provider, with_access) = (self.context.provider, self.asks_for_access());
+        let snapshot = self.context.read(with_access);
+        let snapshot = snapshot.map_err(|error| provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
-            let Some(retry) = self.retry(&attempt) else { break };
-            // The next plan has no notes on the writes of this attempt, and the next reading may fail.
-            provider.log_notes(&attempt.plan);
-            attempt = match (self.read(), retry) {
-                (Ok(snapshot), _) => self.attempt(snapshot, attempt.plan.notes),
-                (Err(error), Retry::LostAnswer) => return Err(read_failed(error)),
-                // The probe came after all other work, so the request ends with the result of that work.
-                (Err(_), Retry::WritableTunnel) => break,
-            };
+            if !self.may_do_more(&attempt) {
+                break;
+            }
+            // Without a reading, the request ends with the result so far.
+            let Ok(snapshot) = self.context.read(with_access) else { break };
+            attempt = self.attempt(snapshot, attempt.plan.notes);
         }
         self.finish(&attempt)
     }
 
-    fn read(&self) -> Result<Arc<Snapshot>, ReadError> {
-        self.context.read(self.asks_for_access())
-    }
-
-    /// Plans and writes. `noted` are the notes of earlier attempts.
+    /// Plans and writes. `noted` are the notes of earlier attempts, which the next plan does not have.
     fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
         let plan = self.plan_with_ready_tunnels(&snapshot);
         let Attempt { mut plan, result } = self.write(plan, &snapshot);
@@ -109,16 +93,12 @@ impl ApplyRequest<'_> {
         Attempt { plan, result }
     }
 
-    /// The cause of another attempt, if there is one and time is left. Probes the tunnels for which hostnames were refused.
-    fn retry(&mut self, attempt: &Attempt) -> Option<Retry> {
-        if !self.context.has_time() {
-            None
-        } else if matches!(attempt.result.ending, Ending::LostAnswer) {
-            Some(Retry::LostAnswer)
-        } else {
-            let is_any_writable = self.probe_failed_tunnels(&attempt.plan);
-            (is_any_writable && self.context.has_time()).then_some(Retry::WritableTunnel)
-        }
+    /// True if another attempt may write more, and time is left: the answer to a write was lost, so it is not known what is
+    /// left; or a tunnel for which a hostname was refused can be written again.
+    fn may_do_more(&mut self, attempt: &Attempt) -> bool {
+        self.context.has_time()
+            && (attempt.result.has_lost_answer
+                || self.probe_failed_tunnels(&attempt.plan) && self.context.has_time())
     }
 
     /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
@@ -141,9 +121,11 @@ impl ApplyRequest<'_> {
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, Attempt { plan, result }: &Attempt) -> Result<(), Failure> {
-        self.context.provider.report(self.changes, plan, result);
+        let provider = self.context.provider;
+        let dry_run_writes = provider.is_dry_run().then(|| describe(plan));
+        provider.remember(|last, now| last.remember_request(self.changes, plan, result, dry_run_writes, now));
         self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
-        if let Ending::Early(error) = &result.ending {
+        if let Some(error) = &result.ended_early {
             return Err(failure::ended_early(error));
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
@@ -219,9 +201,9 @@ impl ApplyRequest<'_> {
         });
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
-            let Ok(failure) = probe else { continue };
-            is_any_writable |= failure.is_none();
-            targets.remember_probe(tunnel.as_str(), failure);
+            let Some(result) = probe else { continue };
+            is_any_writable |= result.is_ok();
+            targets.remember_probe(tunnel.as_str(), result);
         }
         is_any_writable
     }

@@ -1,7 +1,6 @@
 //! Checks the token, and finds the account and the id of every configured tunnel, which the first request needs.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
@@ -10,6 +9,7 @@ use crate::collections::inserted;
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
+use crate::observe::readiness::SetupProblem;
 use crate::provider::settings::ProviderSettings;
 use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::{ConfiguredTunnel, Settings};
@@ -43,24 +43,7 @@ pub(crate) struct Resolved {
     pub(crate) settings: Arc<Settings>,
 }
 
-/// The reason why the account or the tunnels are not known.
-#[derive(Debug)]
-pub(crate) struct Unresolved {
-    pub(crate) why: String,
-    /// The operator's remedy.
-    pub(crate) remedy: &'static str,
-    /// True if an operator has to act. The webhook is then not ready, although the tunnels that were found earlier
-    /// remain in use.
-    pub(super) is_permanent: bool,
-}
-
-impl fmt::Display for Unresolved {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}; {}", self.why, self.remedy)
-    }
-}
-
-impl From<Error> for Unresolved {
+impl From<Error> for SetupProblem {
     fn from(error: Error) -> Self {
         Self { why: error.to_string(), remedy: remedy(&error), is_permanent: !error.is_retryable() }
     }
@@ -68,18 +51,18 @@ impl From<Error> for Unresolved {
 
 /// The problem after a failed check of the token. A 404 means that CF_API_BASE_URL has a wrong path; it says nothing
 /// about the token.
-pub(crate) fn unverified(error: Error) -> Unresolved {
+pub(crate) fn unverified(error: Error) -> SetupProblem {
     match error {
-        Error::NotFound(_) => Unresolved { remedy: CORRECT_PATH, ..error.into() },
+        Error::NotFound(_) => SetupProblem { remedy: CORRECT_PATH, ..error.into() },
         error => error.into(),
     }
 }
 
 /// CF_TUNNEL_ID does not match the tunnels at Cloudflare.
-fn setting_mismatch(why: String) -> Unresolved {
+fn setting_mismatch(why: String) -> SetupProblem {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a \
          missing tunnel";
-    Unresolved { why, remedy, is_permanent: true }
+    SetupProblem { why, remedy, is_permanent: true }
 }
 
 /// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
@@ -87,7 +70,7 @@ pub(crate) fn find_tunnels(
     reader: &SnapshotReader,
     known: Option<&AccountId>,
     deadline: Deadline,
-) -> Result<Resolved, Unresolved> {
+) -> Result<Resolved, SetupProblem> {
     let SnapshotReader { client, settings, .. } = reader;
     client.verify_token(settings.account.as_ref(), deadline).map_err(unverified)?;
     let account = match settings.account.as_ref().or(known) {
@@ -124,7 +107,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
 }
 
 /// The account of all zones within the filters, if the zones share an account.
-pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, Unresolved> {
+pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, SetupProblem> {
     let wanted = zones.iter().filter(|zone| settings.includes_zone(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
     let mut accounts = accounts.into_iter();
@@ -138,7 +121,7 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
              ZONE_ID_FILTER",
         ),
     };
-    Err(Unresolved { why: why.to_owned(), remedy, is_permanent: true })
+    Err(SetupProblem { why: why.to_owned(), remedy, is_permanent: true })
 }
 
 /// The tunnel with the wanted name or id, if there is one.

@@ -41,7 +41,7 @@ impl fmt::Display for ReadError {
 /// An answer of Cloudflare to a read.
 pub(super) struct Answer<T> {
     pub(super) content: T,
-    /// The evidence that the answer is old, if it is.
+    /// What shows that the answer is old, if it is: a sentence.
     pub(super) old: Option<String>,
 }
 
@@ -135,7 +135,6 @@ impl SnapshotReader {
                 Content::Zone(zone) => reading.zones.push(zone),
                 Content::Tunnel(tunnel) => reading.tunnels.extend(tunnel),
             }
-            let old = old.map(|evidence| format!("the answer about {part} is outdated: {evidence}"));
             reading.old_answers.extend(old.map(|text| (part.id().into(), text.into())));
         }
         reading.unconfigured_tunnels = self.unconfigured_tunnels(account, &reading, deadline)?;
@@ -156,10 +155,10 @@ impl SnapshotReader {
     }
 
     fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer<Content>, Error> {
-        read_newest(|| {
+        read_newest(&SnapshotPart::Zone(zone), || {
             let records = self.client.records(&zone.id, deadline)?;
-            let old = self.newest().check_list(&records, self.clock.now()).err();
-            Ok(Answer { content: Content::Zone(ZoneSnapshot::new(zone.clone(), records)), old })
+            let checked = self.newest().check_list(&records, self.clock.now());
+            Ok((Content::Zone(ZoneSnapshot::new(zone.clone(), records)), checked))
         })
     }
 
@@ -188,7 +187,7 @@ impl SnapshotReader {
         tunnel: &TunnelId,
         deadline: Deadline,
     ) -> Result<Answer<(Document, Configuration)>, Error> {
-        read_newest(|| {
+        read_newest(&format!("the configuration of tunnel {tunnel}"), || {
             let configuration = match tunnel.is_placeholder() {
                 true => Configuration::default(),
                 false => self.client.configuration(account, tunnel, deadline)?,
@@ -196,8 +195,8 @@ impl SnapshotReader {
             let document = Document::parse(configuration.config.as_deref())
                 .map_err(|problem| Error::Unreadable(problem.into()))?;
             let now = self.clock.now();
-            let old = self.newest().check_configuration(tunnel, &configuration, &document, now).err();
-            Ok(Answer { content: (document, configuration), old })
+            let checked = self.newest().check_configuration(tunnel, &configuration, &document, now);
+            Ok(((document, configuration), checked))
         })
     }
 
@@ -269,13 +268,20 @@ enum Content {
     Tunnel(Option<(TunnelId, TunnelSnapshot)>),
 }
 
-/// Reads, and once more after an old answer: another server of Cloudflare may have a newer state.
-fn read_newest<T>(read: impl Fn() -> Result<Answer<T>, Error>) -> Result<Answer<T>, Error> {
-    // To save memory, the old answer is dropped before the next one is read.
-    if let first @ Answer { old: None, .. } = read()? {
-        return Ok(first);
+/// Reads `what`, and once more after an old answer: another server of Cloudflare may have a newer state. `read` returns
+/// the content, and the evidence if the answer is old.
+fn read_newest<T>(
+    what: &dyn fmt::Display,
+    read: impl Fn() -> Result<(T, Result<(), String>), Error>,
+) -> Result<Answer<T>, Error> {
+    let (mut content, mut checked) = read()?;
+    if checked.is_err() {
+        // Memory would otherwise hold both answers.
+        drop(content);
+        (content, checked) = read()?;
     }
-    read()
+    let old = checked.err().map(|evidence| format!("the answer about {what} is outdated: {evidence}"));
+    Ok(Answer { content, old })
 }
 
 #[cfg(test)]

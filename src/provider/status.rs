@@ -169,7 +169,7 @@ impl Provider {
     /// that nothing was read yet.
     fn standstill(&self, last: &LastLoop, is_read: bool) -> Option<Row> {
         let what = match self.readiness.problem() {
-            Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
+            Some(problem) => return Some(row("", NOT_READY, problem.to_string())),
             None if last.without_service.is_none() => NO_LOOP,
             None if !is_read => NOT_READ,
             None => return None,

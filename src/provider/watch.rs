@@ -13,14 +13,15 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::clock::Deadline;
+use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::model::{AccountId, LogLine, Zone};
-use crate::observe::readiness::ReadinessProblem;
+use crate::observe::readiness::SetupProblem;
 use crate::provider::Provider;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::resolution::{Resolved, SHOW_ZONES, Unresolved, find_tunnels};
+use crate::provider::resolution::{Resolved, SHOW_ZONES, find_tunnels};
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 use crate::shutdown::Shutdown;
@@ -59,8 +60,9 @@ impl Provider {
 
     fn run_watch(&self, is_stopping: &AtomicBool) {
         let start = self.clock().now();
-        let mut connectors = ConnectorWatch::new(start);
-        let (mut check_at, mut file_at) = (start, start);
+        let mut connectors = ConnectorWatch::default();
+        let (mut check_at, mut file_at, mut connectors_at) =
+            (start, start, start + limits::CONNECTORS_PERIOD);
         while !is_stopping.load(Ordering::Relaxed) {
             if self.clock().now() >= file_at {
                 if self.client().read_credential_file() {
@@ -76,7 +78,10 @@ impl Provider {
                 check_at = self.clock().now() + CHECK_PERIOD;
             }
             if let Ok(resolved) = self.resolved() {
-                connectors.look(self, &resolved);
+                if self.clock().now() >= connectors_at {
+                    connectors_at = self.clock().now() + limits::CONNECTORS_PERIOD;
+                    connectors.look(self, &resolved);
+                }
                 self.delete_unneeded_applications(&resolved);
             }
             self.clock().sleep(WATCH_PAUSE);
@@ -95,7 +100,7 @@ impl Provider {
         let resolved = match find_tunnels(reader, account, deadline) {
             Ok(resolved) => resolved,
             Err(problem) => {
-                self.report_problem(problem, known.is_some());
+                self.report_problem(&problem, known.is_some());
                 return false;
             }
         };
@@ -117,18 +122,18 @@ impl Provider {
 
     /// Logs why the check failed. The tunnels that were found earlier remain in use, and a permanent failure ends
     /// readiness.
-    fn report_problem(&self, Unresolved { why, remedy, is_permanent }: Unresolved, was_found: bool) {
-        if !is_permanent && was_found {
+    fn report_problem(&self, problem: &SetupProblem, was_found: bool) {
+        if !problem.is_permanent && was_found {
             logging::debug(module_path!(), || {
-                let text = format!("the token and the tunnels cannot be checked again: {why}");
+                let text = format!("the token and the tunnels cannot be checked again: {}", problem.why);
                 LogLine::default().text(text)
             });
-        } else if self.readiness.set_problem(ReadinessProblem { why: why.as_str().into(), remedy }) {
+        } else if self.readiness.set_problem(problem) {
             let period = CHECK_PERIOD.as_secs();
-            warn!("the webhook is not ready: {why}; {remedy}; the webhook tries again every {period} s");
+            warn!("the webhook is not ready: {problem}; the webhook tries again every {period} s");
         } else {
             logging::debug(module_path!(), || {
-                LogLine::default().text(format!("the webhook is not ready: {why}"))
+                LogLine::default().text(format!("the webhook is not ready: {}", problem.why))
             });
         }
     }

@@ -98,24 +98,22 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Writes the document of a tunnel back unchanged. Returns the reason if that failed, or no reason if the tunnel has no
-/// rules or accepted the document.
-///
-/// # Errors
-/// When nothing was learned about the tunnel: the document could not be read, or no time or no calls were left.
-pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Result<Option<Reason>, Stop> {
-    let (document, version) = read_document(context, tunnel)?;
+/// Writes the document of a tunnel back unchanged. `Ok` if the tunnel has no rules, or accepted or refused the document;
+/// otherwise the reason why the write failed. `None` if nothing was learned about the tunnel: the document could not be
+/// read, or no time or no calls were left.
+pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Option<Result<(), Reason>> {
+    let (document, version) = read_document(context, tunnel).ok()?;
     // If a file configures the tunnel, an empty list would replace its whole configuration.
     if document.rules().is_empty() {
-        return Ok(None);
+        return Some(Ok(()));
     }
-    context.check_time().map_err(Stop::Run)?;
+    context.check_time().ok()?;
     match put_document(context, tunnel, &document, version) {
         // A refusal of the content is handled when the edits are sent.
-        Ok(()) | Err(Error::Rejected(_)) => Ok(None),
-        Err(error) if error.ends_run() => Err(Stop::Run(error)),
+        Ok(()) | Err(Error::Rejected(_)) => Some(Ok(())),
+        Err(error) if error.ends_run() => None,
         Err(error) => {
-            Ok(Some(write_failed(WriteTarget::Tunnel(tunnel), ("tunnel", tunnel.as_str()), &error)))
+            Some(Err(write_failed(WriteTarget::Tunnel(tunnel), ("tunnel", tunnel.as_str()), &error)))
         }
     }
 }
@@ -126,7 +124,7 @@ fn read_document(context: CallContext<'_>, tunnel: &TunnelId) -> Result<(Documen
     let (reader, account) = (&context.provider.reader, &context.resolved.account);
     match reader.configuration(account, tunnel, context.deadline) {
         Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
-        Ok(Answer { content: _, old: Some(evidence) }) => Err(Stop::Target(outdated(tunnel, &evidence))),
+        Ok(Answer { content: _, old: Some(text) }) => Err(Stop::Target(Reason::Waiting(text))),
         Err(error) if error.ends_run() => Err(Stop::Run(error)),
         Err(error) => Err(Stop::Target(unreadable(tunnel, &error))),
     }
@@ -159,11 +157,6 @@ fn put_document(
 
 fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {
     Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
-}
-
-/// The words are those of a snapshot with an old answer.
-fn outdated(tunnel: &TunnelId, evidence: &str) -> Reason {
-    Reason::Waiting(format!("the answer about the configuration of tunnel {tunnel} is outdated: {evidence}"))
 }
 
 fn missed_rule(tunnel: &TunnelId) -> Reason {

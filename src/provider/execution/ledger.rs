@@ -6,7 +6,7 @@ use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::model::text::rule_at;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::plan::{HostPlan, Piece, PieceKey, Plan, PlannedEdit, RecordOperation, Stage, pieces};
+use crate::reconcile::plan::{HostPlan, Piece, PieceKey, PlannedEdit, RecordOperation, Stage, pieces};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
@@ -18,27 +18,16 @@ pub(crate) struct RunResult {
     pub(crate) refusals: Vec<Refusal>,
     /// The hostnames of `refusals`: those whose writes were not completed.
     pub(crate) given_up: BTreeSet<Box<str>>,
-    pub(crate) ending: Ending,
-}
-
-/// The end of a run.
-#[derive(Debug, Default)]
-pub(crate) enum Ending {
-    /// Every piece was sent or given up.
-    #[default]
-    Complete,
     /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
-    LostAnswer,
-    /// The time or the calls of the run were used up before its last write.
-    Early(Error),
+    pub(crate) has_lost_answer: bool,
+    /// The error if the time or the calls of the run were used up before its last write.
+    pub(crate) ended_early: Option<Error>,
 }
 
 /// The hostnames of a plan during its run.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
-    plan: &'a Plan,
-    result: RunResult,
-    has_lost_answer: bool,
+    pub(super) result: RunResult,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
@@ -56,26 +45,13 @@ enum SentStamps {
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn new(plan: &'a Plan, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
         Self {
-            plan,
             result: RunResult::default(),
-            has_lost_answer: false,
             own_digests: snapshot.own_digests().clone(),
             written: BTreeSet::new(),
             stamps: BTreeMap::new(),
         }
-    }
-
-    /// The results of the run. After a lost answer, the request may still have time to read again, even if the run ended
-    /// early.
-    pub(super) fn finish(self, ended: Result<(), Error>) -> RunResult {
-        let ending = match ended {
-            _ if self.has_lost_answer => Ending::LostAnswer,
-            Err(error) => Ending::Early(error),
-            Ok(()) => Ending::Complete,
-        };
-        RunResult { ending, ..self.result }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
@@ -111,25 +87,6 @@ impl<'a> Ledger<'a> {
                 self.give_up(host, reason_beside(host, edit, reason));
             }
             self.result.given_up.insert(host.hostname.clone());
-        }
-    }
-
-    pub(super) fn give_up_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
-        pieces.iter().for_each(|piece| self.give_up(piece.host, reason.clone()));
-    }
-
-    /// Notes that the answer to a write was lost, and that another attempt may help.
-    pub(super) fn mark_lost_answer(&mut self) {
-        self.has_lost_answer = true;
-    }
-
-    /// Gives up the hostnames with unwritten pieces at the end of a run without time or calls.
-    pub(super) fn give_up_unwritten(&mut self, error: &Error) {
-        let reason = Reason::Failed(format!("the request ended before all writes were done: {error}"));
-        for host in &self.plan.hosts {
-            if !pieces(host).all(|piece| self.is_written(&piece)) {
-                self.give_up(host, reason.clone());
-            }
         }
     }
 

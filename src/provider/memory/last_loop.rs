@@ -152,7 +152,7 @@ impl LastLoop {
         dry_run_writes: Option<Vec<LogLine>>,
         now: i64,
     ) -> Vec<(Level, LogLine)> {
-        let mut lines = self.request.replace_notes(plan, now);
+        let mut lines = note_lines(&self.request.notes.replace(plan.notes.clone(), now));
         lines.extend(self.replace_refusals(plan, result, now));
         if !plan.postponed.is_empty() {
             let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
@@ -254,11 +254,6 @@ impl LastRequest {
 
     fn is_after_quiet_time(&self) -> bool {
         self.loops_since > 1
-    }
-
-    /// Returns the lines of new notes.
-    pub(crate) fn replace_notes(&mut self, plan: &Plan, now: i64) -> Vec<(Level, LogLine)> {
-        note_lines(&self.notes.replace(plan.notes.clone(), now))
     }
 }
 

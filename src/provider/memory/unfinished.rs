@@ -2,6 +2,7 @@
 //! hostnames that a request changes if ExternalDNS asks for more at once.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use super::pause::Pause;
@@ -67,11 +68,11 @@ impl TargetMemories {
         is_new
     }
 
-    /// Notes that a probe succeeded, or the reason why its write failed.
-    pub(crate) fn remember_probe(&mut self, id: &str, failure: Option<Reason>) {
+    /// Remembers that a probe succeeded, or the reason why its write failed.
+    pub(crate) fn remember_probe(&mut self, id: &str, result: Result<(), Reason>) {
         let target = self.target(id);
-        target.was_probed |= failure.is_none();
-        target.failure = failure;
+        target.was_probed |= result.is_ok();
+        target.failure = result.err();
     }
 
     pub(crate) fn remember_group_size(&mut self, id: &str, size: Option<usize>) {
@@ -100,30 +101,30 @@ const TRIES_MAX: usize = 3;
 pub(crate) struct TurnMemory {
     /// The position at which the turn begins; `None` for the first hostname.
     pub(crate) start: Option<TurnPosition>,
-    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname; `None`
-    /// if there is no such request.
-    half_written_requests: Option<usize>,
+    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname.
+    half_written_requests: usize,
 }
 
 impl TurnMemory {
     /// Notes that a part of a hostname was written, and not all of it.
     pub(crate) fn remember_half_written(&mut self) {
-        self.half_written_requests.get_or_insert(1);
+        self.half_written_requests = self.half_written_requests.max(1);
     }
 
     /// Notes the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
     /// postponed.
     pub(crate) fn end_request(&mut self, has_given_up: bool, first_postponed: Option<&TurnPosition>) {
-        let half_written = self.half_written_requests.take();
+        let half_written = mem::take(&mut self.half_written_requests);
         if !has_given_up {
             // The turn stays where it is, because ExternalDNS asks for completed hostnames no more.
             return;
         }
-        match half_written {
+        if (1..TRIES_MAX).contains(&half_written) {
             // The turn is repeated: the next request writes the rest of the hostname, or deletes the part.
-            Some(requests) if requests < TRIES_MAX => self.half_written_requests = Some(requests + 1),
+            self.half_written_requests = half_written + 1;
+        } else {
             // The turn advances, because the hostnames that were given up must not hold up those that wait.
-            _ => self.start = first_postponed.cloned().or_else(|| self.start.take()),
+            self.start = first_postponed.cloned().or_else(|| self.start.take());
         }
     }
 }
@@ -145,10 +146,10 @@ mod tests {
     fn edits_pause_if_a_write_fails_after_a_probe_that_succeeded() {
         let (mut targets, now) = (TargetMemories::default(), now());
         assert!(targets.remember_failure("one", &no(), now));
-        targets.remember_probe("one", None);
+        targets.remember_probe("one", Ok(()));
         assert_eq!(targets.failure("one"), None);
         assert!(targets.remember_failure("one", &no(), now));
-        targets.remember_probe("one", None);
+        targets.remember_probe("one", Ok(()));
         assert!(!targets.remember_failure("one", &no(), now));
         targets.remember_failure("other", &no(), now);
         for (id, is_paused) in [("one", true), ("other", false)] {
