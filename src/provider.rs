@@ -2,6 +2,7 @@
 //! command `tunnel`, this folder alone writes to Cloudflare.
 
 mod access;
+pub(crate) mod backend;
 mod bodies;
 mod connectors;
 mod execution;
@@ -10,10 +11,9 @@ mod memory;
 mod parallel;
 mod report;
 mod request;
-pub(crate) mod resolution;
 mod settings;
-pub(crate) mod snapshot_reader;
 mod status;
+pub(crate) mod tunnels;
 mod watch;
 
 use std::sync::{Arc, Mutex};
@@ -26,26 +26,26 @@ use crate::locks::lock;
 use crate::model::endpoint::Endpoint;
 use crate::observe::metrics::{Family, Metrics};
 use crate::observe::readiness::Readiness;
+use crate::provider::backend::{Backend, ReadError};
 pub use crate::provider::bodies::adjust;
-use crate::provider::memory::{LastLoop, LastSnapshot, Outdating, UnneededPlaces, WriteMemory};
-use crate::provider::resolution::Resolved;
+use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteGuard, WriteMemory};
 pub use crate::provider::settings::ProviderSettings;
-use crate::provider::snapshot_reader::{ReadError, SnapshotReader};
+use crate::provider::tunnels::FoundTunnels;
 use crate::reconcile::records;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields; the locks inside `reader`, `readiness` and `metrics` are taken last, and none of them while
+/// the order of the fields; the locks inside `backend`, `readiness` and `metrics` are taken last, and none of them while
 /// another of them is held. One exception: the client locks its credentials under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
-    reader: SnapshotReader,
+    backend: Backend,
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
-    resolved: Mutex<Option<Arc<Resolved>>>,
+    found_tunnels: Mutex<Option<Arc<FoundTunnels>>>,
     /// Held by each `POST /records` while it reads and writes, and while unneeded applications are deleted.
     write_memory: Mutex<WriteMemory>,
     last_loop: Mutex<LastLoop>,
@@ -67,10 +67,10 @@ impl Provider {
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
         Self {
-            reader: SnapshotReader::new(client, clock, settings),
+            backend: Backend::new(client, clock, settings),
             readiness,
             metrics,
-            resolved: Mutex::default(),
+            found_tunnels: Mutex::default(),
             write_memory: Mutex::default(),
             last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
@@ -89,20 +89,20 @@ impl Provider {
         self.metrics.text()
     }
 
-    fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
-        lock(&self.resolved).clone().ok_or_else(failure::not_ready)
+    fn found_tunnels(&self) -> Result<Arc<FoundTunnels>, Failure> {
+        lock(&self.found_tunnels).clone().ok_or_else(failure::not_ready)
     }
 
     fn client(&self) -> &Client {
-        &self.reader.client
+        &self.backend.client
     }
 
     fn clock(&self) -> &dyn Clock {
-        &*self.reader.clock
+        &*self.backend.clock
     }
 
     fn is_dry_run(&self) -> bool {
-        self.reader.settings.dry_run
+        self.backend.provider_settings.dry_run
     }
 
     /// Notes that a request failed before anything was planned.
@@ -113,8 +113,8 @@ impl Provider {
     }
 
     /// Runs writes. Snapshots that were read before or during the writes are outdated.
-    fn outdating<T>(&self, write: impl FnOnce() -> T) -> T {
-        let _outdating = Outdating::begin(&self.last_snapshot);
+    fn run_writes<T>(&self, write: impl FnOnce() -> T) -> T {
+        let _guard = WriteGuard::begin(&self.last_snapshot);
         write()
     }
 }
@@ -123,7 +123,7 @@ impl Provider {
 #[derive(Clone, Copy)]
 struct CallContext<'a> {
     provider: &'a Provider,
-    resolved: &'a Resolved,
+    found: &'a FoundTunnels,
     deadline: Deadline,
 }
 
@@ -150,9 +150,9 @@ impl CallContext<'_> {
 
     /// Reads a snapshot of the present state, always with Access if `with_access`.
     fn read(self, with_access: bool) -> Result<Arc<Snapshot>, ReadError> {
-        let Self { provider, resolved: Resolved { account, settings }, deadline } = self;
+        let Self { provider, found: FoundTunnels { account, settings }, deadline } = self;
         let reading = lock(&provider.last_snapshot).drop_for_reading();
-        let read = provider.reader.snapshot(account, settings, with_access, deadline);
+        let read = provider.backend.snapshot(account, settings, with_access, deadline);
         lock(&provider.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
         let snapshot = Arc::new(read?);
         provider.count_content(&snapshot);
@@ -163,12 +163,12 @@ impl CallContext<'_> {
 
 impl Handler for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.reader.settings.operator.filter.to_json()
+        self.backend.provider_settings.operator.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        let resolved = self.resolved()?;
-        let context = CallContext { provider: self, resolved: &resolved, deadline };
+        let found = self.found_tunnels()?;
+        let context = CallContext { provider: self, found: &found, deadline };
         let snapshot = context.read(false).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         let mut values = self.metrics.update();
@@ -180,7 +180,7 @@ impl Handler for Provider {
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        let settings = &self.resolved()?.settings;
+        let settings = &self.found_tunnels()?.settings;
         let last = lock(&self.last_snapshot).unless_outdated();
         let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
@@ -194,13 +194,13 @@ impl Handler for Provider {
     }
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
-        let resolved = self.resolved()?;
+        let found = self.found_tunnels()?;
         let is_after_quiet_time = lock(&self.last_loop).request.begin();
         if is_after_quiet_time {
             lock(&self.write_memory).targets.forget_all();
         }
-        let needed = bodies::needed_changes(changes, &resolved.settings);
+        let needed = bodies::needed_changes(changes, &found.settings);
         let changes = needed.map_err(|failure| self.remember_failure(failure))?;
-        request::apply(CallContext { provider: self, resolved: &resolved, deadline }, &changes)
+        request::apply(CallContext { provider: self, found: &found, deadline }, &changes)
     }
 }

@@ -102,21 +102,21 @@ impl Client {
         self.in_doubt.load(Ordering::Relaxed)
     }
 
-    /// Notes that the credentials and the tunnels were checked.
+    /// Remembers that the credentials and the tunnels were checked.
     pub fn settle_doubt(&self) {
         self.in_doubt.store(false, Ordering::Relaxed);
     }
 
     /// Takes note of a failed call. If the credentials were refused, their file is read.
-    fn note_failure(&self, resource: ApiResource, error: &Error) {
+    fn remember_failure(&self, resource: ApiResource, error: &Error) {
         let is_doubtful = match error {
             Error::Credentials(_) => {
                 self.read_credential_file();
                 // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
-                !resource.is_of_access()
+                !resource.concerns_access()
             }
             // A tunnel without a configuration is not missing.
-            Error::NotFound(answer) => resource.is_of_tunnels() && !answer.is_never_configured(),
+            Error::NotFound(answer) => resource.concerns_tunnels() && !answer.is_never_configured(),
             _ => false,
         };
         if is_doubtful {
@@ -294,7 +294,7 @@ impl Client {
                 Error::RateLimited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
             }
             error => {
-                self.note_failure(call.resource, &error);
+                self.remember_failure(call.resource, &error);
                 error
             }
         })

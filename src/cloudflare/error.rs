@@ -21,7 +21,7 @@ pub enum Error {
         /// The time from now.
         retry_after: Duration,
     },
-    /// No connection could be made, so nothing was sent.
+    /// Nothing was sent that a server acts on: no connection could be made, or it broke before the body was sent.
     Unreachable(TransportError),
     /// The request was sent, at least in part, but no complete answer was received. A write may have been done, so read
     /// again before the next write.
@@ -138,7 +138,7 @@ impl ErrorResponse {
     }
 
     /// True if the answer is from Cloudflare itself: only Cloudflare's errors have codes.
-    pub fn is_of_cloudflare(&self) -> bool {
+    pub fn is_from_cloudflare(&self) -> bool {
         self.codes().next().is_some()
     }
 

@@ -49,12 +49,12 @@ impl ApiResource {
     }
 
     /// True for tunnels and all that is part of one.
-    pub(super) fn is_of_tunnels(self) -> bool {
+    pub(super) fn concerns_tunnels(self) -> bool {
         matches!(self, Self::Tunnels | Self::Configurations | Self::Connections)
     }
 
     /// True for everything in Cloudflare Access, for which a token needs permissions of its own.
-    pub(super) fn is_of_access(self) -> bool {
+    pub(super) fn concerns_access(self) -> bool {
         matches!(
             self,
             Self::AccessOrganization | Self::AccessApplications | Self::AccessPolicies | Self::AccessTags
@@ -80,7 +80,7 @@ pub(super) fn classify(
     let message = response.message.to_ascii_lowercase();
     let of_status: fn(ErrorResponse) -> Error = match response.status {
         408 | 500.. => Error::Failed,
-        _ if !response.is_of_cloudflare() => Error::Intercepted,
+        _ if !response.is_from_cloudflare() => Error::Intercepted,
         403 => Error::Credentials,
         404 => Error::NotFound,
         _ => Error::Rejected,
@@ -100,15 +100,15 @@ pub(super) fn classify(
         // There is no such route, because an id in the path has the wrong shape.
         Some(7003) => Error::NotFound,
         // The tunnel, its token or its configuration is not found.
-        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => Error::NotFound,
-        Some(1056) if resource.is_of_tunnels() => Error::Rejected,
+        Some(1002 | 1054 | 1055) if resource.concerns_tunnels() => Error::NotFound,
+        Some(1056) if resource.concerns_tunnels() => Error::Rejected,
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => Error::Rejected,
         // The token has a permission for zones where the account's is needed, or the other way round.
-        Some(1010) if resource.is_of_access() => Error::Credentials,
+        Some(1010) if resource.concerns_access() => Error::Credentials,
         // The account has no Access, or the application, policy, tag or identity provider does not exist.
-        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => Error::NotFound,
+        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.concerns_access() => Error::NotFound,
         // The body is not valid, or another application has one of the destinations.
-        Some(11010 | 12130 | 12132) if resource.is_of_access() => Error::Rejected,
+        Some(11010 | 12130 | 12132) if resource.concerns_access() => Error::Rejected,
         _ => of_status,
     };
     class(response)

@@ -68,7 +68,7 @@ impl CachingResolver {
         lock(&self.cache.0).addresses.first().copied()
     }
 
-    /// Notes that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
+    /// Remembers that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
     /// `None` stands for a call that began before any address was known. The next call looks the name up again.
     pub(super) fn demote(&self, front: Option<IpAddr>) {
         let mut cached = lock(&self.cache.0);

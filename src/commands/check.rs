@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, TunnelId, Zone, ZonePlan};
-use crate::provider::resolution::{
+use crate::provider::tunnels::{
     CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };
 use crate::reconcile::OperatorSettings;
@@ -48,17 +48,17 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
         unconfigured: Vec::new(),
     };
     for warning in &config.warnings {
-        check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
+        check.add(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
     if !check.credentials() {
         let found = "not tried, because the check of the credentials failed";
-        return check.note(FindingStatus::Untried, "everything else", found, "");
+        return check.add(FindingStatus::Untried, "everything else", found, "");
     }
     check.everything_else();
     if check.lacks_permission {
         let remedy =
             format!("create another token; this form has all three permissions filled in: {TOKEN_FORM}");
-        check.note(FindingStatus::Failed, "permissions", "some are missing", remedy);
+        check.add(FindingStatus::Failed, "permissions", "some are missing", remedy);
     }
 }
 
@@ -77,7 +77,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn note(
+    fn add(
         &mut self,
         status: FindingStatus,
         what: &str,
@@ -88,19 +88,19 @@ impl Check<'_> {
         (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), remedy });
     }
 
-    /// Notes a failed read that takes one of the three permissions of [`TOKEN_FORM`].
+    /// Adds a failed read that needs one of the three permissions of [`TOKEN_FORM`].
     fn failed(&mut self, what: &str, error: &Error, refused: &str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
-        self.failed_beyond_form(what, error, refused);
+        self.failed_with_other_permission(what, error, refused);
     }
 
-    /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
-    fn failed_beyond_form(&mut self, what: &str, error: &Error, refused: &str) {
+    /// Adds a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
+    fn failed_with_other_permission(&mut self, what: &str, error: &Error, refused: &str) {
         let remedy = match error {
             Error::Credentials(_) | Error::NotFound(_) | Error::Rejected(_) => refused,
             error => remedy(error),
         };
-        self.note(FindingStatus::Failed, what, error.to_string(), remedy);
+        self.add(FindingStatus::Failed, what, error.to_string(), remedy);
     }
 
     fn credentials(&mut self) -> bool {
@@ -121,8 +121,8 @@ impl Check<'_> {
         let outcome = self.client.verify_token(account, self.deadline);
         match &outcome {
             Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
-            Err(error @ Error::NotFound(_)) => self.failed_beyond_form(what, error, CORRECT_PATH),
-            Err(error) => self.failed_beyond_form(what, error, &remedy),
+            Err(error @ Error::NotFound(_)) => self.failed_with_other_permission(what, error, CORRECT_PATH),
+            Err(error) => self.failed_with_other_permission(what, error, &remedy),
         }
         outcome.is_ok()
     }
@@ -137,7 +137,7 @@ impl Check<'_> {
             (FindingStatus::Ok, "")
         };
         let expires = expires_on.map(|expires_on| format!(", expires {expires_on}")).unwrap_or_default();
-        self.note(status, what, format!("active, from {}{expires}", self.config.credential_variable), remedy);
+        self.add(status, what, format!("active, from {}{expires}", self.config.credential_variable), remedy);
     }
 
     fn everything_else(&mut self) {
@@ -148,7 +148,7 @@ impl Check<'_> {
         if let Some(account) = &account {
             self.tunnels(account);
         } else {
-            self.note(FindingStatus::Untried, "tunnels", "the account is not known", "");
+            self.add(FindingStatus::Untried, "tunnels", "the account is not known", "");
         }
         let owners = zones.as_deref().map(|zones| self.zones(zones, account.as_ref()));
         if let Some(account) = &account {
@@ -156,36 +156,36 @@ impl Check<'_> {
         }
         self.ownership(owners.as_deref());
         let found = "not tried, because a trial would change a record; the token needs Zone: DNS: Edit";
-        self.note(FindingStatus::Untried, "writing", found, "");
+        self.add(FindingStatus::Untried, "writing", found, "");
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
         let settings = &self.config.provider;
         if let Some(account) = &settings.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
-            if in_scope().any(|zone| zone.is_of_account(account)) {
-                self.note(FindingStatus::Ok, "account", account.to_string(), "");
+            if in_scope().any(|zone| zone.belongs_to(account)) {
+                self.add(FindingStatus::Ok, "account", account.to_string(), "");
             } else if let Some(zone) = in_scope().next() {
                 let found = format!("no zone within the filters belongs to {account}");
                 let remedy = format!("correct CF_ACCOUNT_ID: {} belongs to {}", zone.name, zone.account);
-                self.note(FindingStatus::Failed, "account", found, remedy);
+                self.add(FindingStatus::Failed, "account", found, remedy);
                 return None;
             } else {
                 let found = format!("{account}; no zone shows whether the account is right");
-                self.note(FindingStatus::Untried, "account", found, "");
+                self.add(FindingStatus::Untried, "account", found, "");
             }
             return Some(account.clone());
         }
         let account = shared_account(zones?, settings);
         match &account {
             Ok(account) => {
-                self.note(FindingStatus::Ok, "account", format!("{account}, shared by all zones"), "");
+                self.add(FindingStatus::Ok, "account", format!("{account}, shared by all zones"), "");
             }
             Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
-                self.note(FindingStatus::Untried, "account", "no zone shows the account", "");
+                self.add(FindingStatus::Untried, "account", "no zone shows the account", "");
             }
             Err(problem) => {
-                self.note(FindingStatus::Failed, "account", problem.why.as_str(), problem.remedy);
+                self.add(FindingStatus::Failed, "account", problem.why.as_str(), problem.remedy);
             }
         }
         account.ok()
@@ -211,7 +211,7 @@ impl Check<'_> {
                     let found = format!("{problem} in account {account}");
                     let remedy =
                         "correct CF_TUNNEL_ID; the command tunnel creates a tunnel with a given name";
-                    self.note(FindingStatus::Failed, &format!("tunnel {wanted}"), found, remedy);
+                    self.add(FindingStatus::Failed, &format!("tunnel {wanted}"), found, remedy);
                 }
             }
         }
@@ -232,24 +232,24 @@ impl Check<'_> {
         let document = match Document::parse(config.as_deref()) {
             Ok(document) => document,
             Err(error) => {
-                return self.note(FindingStatus::Failed, &what, error.to_string(), "fix it in the dashboard");
+                return self.add(FindingStatus::Failed, &what, error.to_string(), "fix it in the dashboard");
             }
         };
         let rules = document.rules().len();
-        self.note(FindingStatus::Ok, &what, format!("version {version}, {rules} rules"), "");
+        self.add(FindingStatus::Ok, &what, format!("version {version}, {rules} rules"), "");
         for surprise in unusual_settings(&document) {
-            self.note(FindingStatus::Warning, &what, surprise, "");
+            self.add(FindingStatus::Warning, &what, surprise, "");
         }
 
         let what = format!("connectors of {name}");
         match self.client.connectors(account, id, self.deadline) {
             Ok(connectors) if connectors.is_empty() => {
                 let found = "none: no visitor reaches its hostnames";
-                self.note(FindingStatus::Warning, &what, found, "run cloudflared for it");
+                self.add(FindingStatus::Warning, &what, found, "run cloudflared for it");
             }
             Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
-                None => self.note(FindingStatus::Ok, &what, connectors.len().to_string(), ""),
-                Some((lowest, connector)) => self.note(
+                None => self.add(FindingStatus::Ok, &what, connectors.len().to_string(), ""),
+                Some((lowest, connector)) => self.add(
                     FindingStatus::Warning,
                     &what,
                     format!("{}; {connector} has applied only version {lowest}", connectors.len()),
@@ -257,7 +257,7 @@ impl Check<'_> {
                 ),
             },
             // No other check depends on the connectors.
-            Err(error) => self.note(FindingStatus::Warning, &what, format!("cannot be read: {error}"), ""),
+            Err(error) => self.add(FindingStatus::Warning, &what, format!("cannot be read: {error}"), ""),
         }
     }
 
@@ -266,7 +266,7 @@ impl Check<'_> {
         let what = format!("permission for {name}");
         match self.client.tunnel_token(account, id, self.deadline) {
             Ok(_) => {
-                self.note(FindingStatus::Ok, &what, "the tunnel may be written: its token can be read", "")
+                self.add(FindingStatus::Ok, &what, "the tunnel may be written: its token can be read", "")
             }
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
@@ -275,7 +275,7 @@ impl Check<'_> {
             Err(error) => {
                 let found = format!("not known, because the tunnel token cannot be read: {error}");
                 let remedy = "try again; without the permission to edit tunnels the webhook publishes nothing through it";
-                self.note(FindingStatus::Warning, &what, found, remedy);
+                self.add(FindingStatus::Warning, &what, found, remedy);
             }
         }
     }
@@ -294,7 +294,7 @@ impl Check<'_> {
                 MIGRATE_OR_TAKE_OVER,
             ),
         };
-        self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
+        self.add(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
     }
 
     /// Warns of zones in ZONE_ID_FILTER that the token does not see. Fails if the filters match no zone.
@@ -302,7 +302,7 @@ impl Check<'_> {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             let found = "is in ZONE_ID_FILTER, but the token does not see it";
-            self.note(FindingStatus::Warning, &format!("zone {id}"), found, ZONE_READ);
+            self.add(FindingStatus::Warning, &format!("zone {id}"), found, ZONE_READ);
         }
         if !zones.iter().any(|zone| settings.includes_zone(zone)) {
             let names: Vec<&str> =
@@ -317,7 +317,7 @@ impl Check<'_> {
                     CORRECT_FILTERS,
                 ),
             };
-            self.note(FindingStatus::Failed, "zones", found, remedy);
+            self.add(FindingStatus::Failed, "zones", found, remedy);
         }
     }
 
@@ -325,12 +325,12 @@ impl Check<'_> {
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let mut owners = Vec::new();
         for zone in zones.iter().filter(|zone| self.config.provider.includes_zone(zone)) {
-            if account.is_some_and(|account| !zone.is_of_account(account)) {
+            if account.is_some_and(|account| !zone.belongs_to(account)) {
                 let found = format!(
                     "belongs to account {}: no record of the zone can point to the tunnels",
                     zone.account
                 );
-                self.note(FindingStatus::Warning, &format!("zone {}", zone.name), found, "");
+                self.add(FindingStatus::Warning, &format!("zone {}", zone.name), found, "");
             } else {
                 self.zone(zone, &mut owners);
             }
@@ -345,11 +345,11 @@ impl Check<'_> {
             ZonePlan::Paid => "paid",
         };
         match inactive_state(zone) {
-            None => self.note(FindingStatus::Ok, &what, format!("active, {plan} plan"), ""),
+            None => self.add(FindingStatus::Ok, &what, format!("active, {plan} plan"), ""),
             Some(state) => {
                 let found =
                     format!("{state}, {plan} plan: no visitor reaches its hostnames until it is active");
-                self.note(FindingStatus::Warning, &what, found, "");
+                self.add(FindingStatus::Warning, &what, found, "");
             }
         }
         let what = format!("records of {}", zone.name);
@@ -364,7 +364,7 @@ impl Check<'_> {
                 self.claims_protection |= own.iter().any(|(_, stamp)| stamp.claims.is_protected);
                 let own_count = own.len() - elsewhere;
                 owners.extend(own.into_iter().chain(others).map(|(_, stamp)| stamp.owner));
-                self.note(
+                self.add(
                     FindingStatus::Ok,
                     &what,
                     format!("{}, {own_count} of them ours", records.len()),
@@ -375,7 +375,7 @@ impl Check<'_> {
                         "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not configured, so the webhook ignores them",
                         self.config.provider.operator.owner
                     );
-                    self.note(FindingStatus::Warning, &what, found, SHARED_OWNER);
+                    self.add(FindingStatus::Warning, &what, found, SHARED_OWNER);
                 }
             }
             Err(error) => self.failed(&what, &error, DNS_EDIT),
@@ -394,14 +394,14 @@ impl Check<'_> {
         match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
-                self.note(FindingStatus::Ok, "Access", found, "");
+                self.add(FindingStatus::Ok, "Access", found, "");
             }
             // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
                 let found = format!("{asks}Access is not set up in the account, so nothing can be protected");
                 let remedy =
                     "open Zero Trust in the dashboard and choose a team name, or remove the Access settings";
-                return self.note(missing, "Access", found, remedy);
+                return self.add(missing, "Access", found, remedy);
             }
             (Err(error), _) | (_, Err(error)) => {
                 let is_forbidden = matches!(error, Error::Credentials(_));
@@ -415,19 +415,19 @@ impl Check<'_> {
                 };
                 // `GIVE_ACCESS` already ends with a form that has all permissions.
                 self.lacks_permission &= !(is_asked && is_forbidden);
-                return self.note(missing, "Access", format!("{asks}{error}"), remedy);
+                return self.add(missing, "Access", format!("{asks}{error}"), remedy);
             }
         }
         self.policies(account);
         let OperatorSettings { access_guard, .. } = &self.config.provider.operator;
         let served = zones.iter().filter(|zone| {
-            *access_guard && self.config.provider.includes_zone(zone) && zone.is_of_account(account)
+            *access_guard && self.config.provider.includes_zone(zone) && zone.belongs_to(account)
         });
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
             match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
-                Ok(applications) => self.note(FindingStatus::Ok, &what, applications.len().to_string(), ""),
-                Err(error) => self.failed_beyond_form(&what, &error, ZONE_APPLICATIONS_READ),
+                Ok(applications) => self.add(FindingStatus::Ok, &what, applications.len().to_string(), ""),
+                Err(error) => self.failed_with_other_permission(&what, &error, ZONE_APPLICATIONS_READ),
             }
         }
     }
@@ -443,17 +443,17 @@ impl Check<'_> {
         }
         let policies = match self.client.access_policies(account, self.deadline) {
             Ok(policies) => policies,
-            Err(error) => return self.failed_beyond_form("Access policies", &error, GIVE_ACCESS),
+            Err(error) => return self.failed_with_other_permission("Access policies", &error, GIVE_ACCESS),
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.operator) {
-                Ok(_) => self.note(FindingStatus::Ok, setting, format!("{name:?} exists"), ""),
-                Err(problem) => self.note(FindingStatus::Failed, setting, problem, ""),
+                Ok(_) => self.add(FindingStatus::Ok, setting, format!("{name:?} exists"), ""),
+                Err(problem) => self.add(FindingStatus::Failed, setting, problem, ""),
             }
         }
         let found = "writing is not tried, because a trial would change an application; the token needs Account: Access: Apps and \
              Policies: Edit";
-        self.note(FindingStatus::Untried, "Access applications", found, "");
+        self.add(FindingStatus::Untried, "Access applications", found, "");
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
@@ -465,7 +465,7 @@ impl Check<'_> {
             names if names.is_empty() => names,
             names => format!("; other owners in these zones: {names}"),
         };
-        self.note(
+        self.add(
             FindingStatus::Ok,
             "ownership",
             format!("OWNER_ID={owner}{others}"),

@@ -13,8 +13,8 @@ use crate::model::Endpoint;
 use crate::model::endpoint::annotation_of;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::provider::ProviderSettings;
-use crate::provider::resolution::{Resolved, find_tunnels};
-use crate::provider::snapshot_reader::SnapshotReader;
+use crate::provider::backend::Backend;
+use crate::provider::tunnels::{FoundTunnels, find_tunnels};
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, EntryState};
 use crate::reconcile::snapshot::Snapshot;
@@ -40,10 +40,11 @@ pub(super) fn read(
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<Snapshot, String> {
-    let reader = SnapshotReader::new(client, clock, settings.clone());
-    let Resolved { account, settings } =
-        find_tunnels(&reader, None, deadline).map_err(|problem| problem.to_string())?;
-    let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
+    let backend = Backend::new(client, clock, settings.clone());
+    let FoundTunnels { account, settings } =
+        find_tunnels(&backend, None, deadline).map_err(|problem| problem.to_string())?;
+    let snapshot =
+        backend.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // If the problem were ignored, every hostname would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.operator.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));

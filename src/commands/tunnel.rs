@@ -17,7 +17,7 @@ use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
 use crate::observe::readiness::SetupProblem;
 use crate::provider::ProviderSettings;
-use crate::provider::resolution::{check_may_be_created, find_tunnel, shared_account, unverified};
+use crate::provider::tunnels::{check_may_be_created, find_tunnel, shared_account, unverified};
 use crate::regular_file;
 use crate::secret::Secret;
 

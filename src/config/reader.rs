@@ -36,10 +36,14 @@ fn group(variable: &str) -> &str {
 
 impl<'a> Reader<'a> {
     /// Finds the settings among the variables. Surrounding blanks are removed, and an empty value counts as absent.
-    pub(super) fn new(given: &'a Variables) -> Self {
-        let mut reader =
-            Self { variables: given, given: BTreeMap::new(), mistakes: Vec::new(), warnings: Vec::new() };
-        for (name, text) in given {
+    pub(super) fn new(environment: &'a Variables) -> Self {
+        let mut reader = Self {
+            variables: environment,
+            given: BTreeMap::new(),
+            mistakes: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for (name, text) in environment {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
                 None if SETTINGS.iter().any(|setting| setting.alias == name) => {}

@@ -31,7 +31,7 @@ use crate::reconcile::snapshot::Snapshot;
 const FULL_ZONE_REMEDY: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// A search for bad pieces ends with this reason, even if it began with suspects of an earlier request.
+/// The reason for the pieces that a used-up search leaves undecided.
 const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's writes, calls or time; the next \
      loops continue the search";
 
@@ -157,8 +157,8 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Writes all groups with as few calls as possible, and at least one group in each request. After a refusal the next
-    /// group has half the size, also in the next request, so each loop makes progress. True if Cloudflare answered a write:
+    /// Writes the groups with as few calls as possible, and at least one group even if the search is used up. After a
+    /// refusal the next group has half the size, also in the next request, so each loop makes progress. True if Cloudflare answered a write:
     /// otherwise nothing was learned about the target.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl<'a> Execution<'a> {
                     halving.mark_written();
                 }
                 Outcome::Refused(answer) => {
-                    is_answered |= answer.is_of_cloudflare();
+                    is_answered |= answer.is_from_cloudflare();
                     if let Some(piece) = halving.divide() {
                         self.refuse(piece, halving, &answer);
                     }
@@ -217,7 +217,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Notes that the write of these pieces failed. Stops, unless their content was refused.
+    /// Handles the failed write of these pieces. Stops, unless their content was refused.
     fn handle_failed_write(
         &mut self,
         target: WriteTarget<'a>,
@@ -271,7 +271,7 @@ impl<'a> Execution<'a> {
     fn passing_cause(&self, alone: &Piece<'a>, answer: &ErrorResponse) -> Option<Reason> {
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
-        if !answer.is_of_cloudflare() {
+        if !answer.is_from_cloudflare() {
             Some(Reason::Waiting(Error::Intercepted(answer.clone()).to_string()))
         } else if answer.is_missing_record() {
             // The record existed when the snapshot was read.
@@ -294,7 +294,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Notes the results of the run for the next requests.
+    /// Remembers the results of the run for the next requests.
     fn remember_writes(&mut self) {
         let now = self.context.provider.clock().now();
         let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;

@@ -5,7 +5,7 @@
 use log::Level;
 
 use crate::cloudflare::Error;
-use crate::provider::snapshot_reader::ReadError;
+use crate::provider::backend::ReadError;
 use crate::webhook::Failure;
 
 const TUNNELS_UNKNOWN: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; \

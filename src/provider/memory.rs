@@ -14,10 +14,10 @@ mod unneeded_places;
 mod write_history;
 
 use self::alternations::Alternations;
-pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, WrittenApplication};
+pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, RecentWrite};
 pub(super) use self::endpoint_fingerprints::{EndpointFingerprint, EndpointFingerprints};
 pub(super) use self::last_loop::LastLoop;
-pub(super) use self::last_snapshot::{LastSnapshot, Outdating};
+pub(super) use self::last_snapshot::{LastSnapshot, WriteGuard};
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
 pub(super) use self::unfinished::TargetMemories;

@@ -132,7 +132,7 @@ fn describe_option(Property { name, value }: &Property) -> String {
     let option = OriginOption::of(name);
     let field = option.map_or("access", OriginOption::field);
     if option.is_none_or(|option| option.parse(value).is_ok_and(|parsed| parsed.is_some())) {
-        format!("{field}, which {}: {} would keep", annotation_of(name), json::to_string(&**value))
+        format!("{field} (to keep it, set {}: {})", annotation_of(name), json::to_string(&**value))
     } else {
         format!("{field} {value}, which no annotation can set")
     }

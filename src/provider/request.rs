@@ -110,7 +110,7 @@ impl ApplyRequest<'_> {
         self.planned_protected_deletions |= deletes_protected_rules(&plan, snapshot);
         let plan = self.write_applications(plan);
         let (context, memory) = (self.context, &mut self.memory);
-        let result = context.provider.outdating(|| execution::run(context, memory, &plan, snapshot));
+        let result = context.provider.run_writes(|| execution::run(context, memory, &plan, snapshot));
         Attempt { plan, result }
     }
 
@@ -169,7 +169,7 @@ impl ApplyRequest<'_> {
             // Slow answers leave time for the rest of the request.
             let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
             let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
-            let looks = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
+            let looks = in_parallel(provider.backend.provider_settings.parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 obstacle_to_move(context, tunnel, version)
             });
@@ -183,8 +183,8 @@ impl ApplyRequest<'_> {
     }
 
     /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
-    /// in half of the time, because a tunnel that does not answer can use up a request's time. Of a short time, the
-    /// probe gets enough for a read and a write if it is left: a tunnel that is never probed would never be written again.
+    /// in half of the time, because a tunnel that does not answer can use up a request's time. If little time is left, the
+    /// probe may use enough of it for a read and a write: a tunnel that is never probed would never be written again.
     /// True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
         let (provider, targets) = (self.context.provider, &mut self.memory.targets);
@@ -196,8 +196,8 @@ impl ApplyRequest<'_> {
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
         let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
         let context = self.context.within((self.context.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
-        let probes = in_parallel(provider.reader.settings.parallel_calls, &tunnels, |tunnel| {
-            provider.outdating(|| probe_tunnel(context, tunnel))
+        let probes = in_parallel(provider.backend.provider_settings.parallel_calls, &tunnels, |tunnel| {
+            provider.run_writes(|| probe_tunnel(context, tunnel))
         });
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
@@ -225,7 +225,7 @@ impl ApplyRequest<'_> {
         plan.refusing_applications(&failed)
     }
 
-    /// Notes the result of a write of an application, and returns the reason why the application was not written.
+    /// Remembers the result of a write of an application, and returns the reason why the application was not written.
     fn remember_application(
         &mut self,
         write: &ApplicationWrite,

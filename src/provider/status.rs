@@ -120,7 +120,7 @@ impl Provider {
         let names = last.endpoints.unpublished.iter();
         let rest =
             names.filter_map(|name| last.pending_row(name, &|_| true)).filter(|row| row.state != WRITTEN);
-        let refused = last.current_refusals().map(refused);
+        let refused = last.current_refusals().map(refusal_row);
         status.fill(rows.into_iter().chain(refused).chain(rest).chain(left_out));
         status
     }
@@ -130,7 +130,7 @@ impl Provider {
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(last, read.is_some()).into_iter().collect();
         let refused =
-            last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
+            last.current_refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refusal_row);
         rows.extend(refused.chain(noted(&last.notes_of_sent, Some(hostname), MISTAKE)));
         let published =
             read.as_ref().map(|(snapshot, is_outdated)| published_paths(hostname, snapshot, *is_outdated));
@@ -183,7 +183,7 @@ impl Provider {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
-        if !self.reader.settings.operator.filter.matches(hostname) {
+        if !self.backend.provider_settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
         let is_without = without_service
@@ -227,7 +227,7 @@ fn state_of(kind: NoteKind) -> &'static str {
     }
 }
 
-fn refused((refusal, since): (&Refusal, i64)) -> Row {
+fn refusal_row((refusal, since): (&Refusal, i64)) -> Row {
     Row {
         path: refusal.set_identifier.as_deref().filter(|path| !is_unknown_path(path)).map(str::to_owned),
         resource: refusal.resource.as_deref().map(str::to_owned),

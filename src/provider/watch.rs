@@ -21,8 +21,8 @@ use crate::model::{AccountId, LogLine, Zone};
 use crate::observe::readiness::SetupProblem;
 use crate::provider::Provider;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::resolution::{Resolved, SHOW_ZONES, find_tunnels};
 use crate::provider::settings::ProviderSettings;
+use crate::provider::tunnels::{FoundTunnels, SHOW_ZONES, find_tunnels};
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 use crate::shutdown::Shutdown;
 
@@ -77,12 +77,12 @@ impl Provider {
                 }
                 check_at = self.clock().now() + CHECK_PERIOD;
             }
-            if let Ok(resolved) = self.resolved() {
+            if let Ok(found) = self.found_tunnels() {
                 if self.clock().now() >= connectors_at {
                     connectors_at = self.clock().now() + limits::CONNECTORS_PERIOD;
-                    connectors.look(self, &resolved);
+                    connectors.look(self, &found);
                 }
-                self.delete_unneeded_applications(&resolved);
+                self.delete_unneeded_applications(&found);
             }
             self.clock().sleep(WATCH_PAUSE);
         }
@@ -91,30 +91,30 @@ impl Provider {
     /// Checks the token and finds the tunnels. True if both succeeded and no tunnel is missing; a dry run goes on without
     /// a missing tunnel, but the result is false.
     fn check(&self) -> bool {
-        let Self { reader, last_snapshot, .. } = self;
+        let Self { backend, last_snapshot, .. } = self;
         let clock = self.clock();
-        let known = lock(&self.resolved).clone();
+        let known = lock(&self.found_tunnels).clone();
         // Once the account is known, a newly visible zone of another account does not change the account.
         let account = known.as_ref().map(|known| &known.account);
         let deadline = Deadline::after(clock, CHECK_TIMEOUT);
-        let resolved = match find_tunnels(reader, account, deadline) {
-            Ok(resolved) => resolved,
+        let found = match find_tunnels(backend, account, deadline) {
+            Ok(found) => found,
             Err(problem) => {
                 self.report_problem(&problem, known.is_some());
                 return false;
             }
         };
-        let has_all_tunnels = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
-        let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
+        let has_all_tunnels = !found.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
+        let is_known = known.is_some_and(|known| known.settings.tunnels() == found.settings.tunnels());
         if !is_known || !self.readiness.is_ready() {
-            let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
-            announce_tunnels(&resolved);
+            let zones = backend.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
+            announce_tunnels(&found);
             match zones {
-                Ok(zones) => announce_zones(&zones, &resolved.account, &reader.settings),
+                Ok(zones) => announce_zones(&zones, &found.account, &backend.provider_settings),
                 Err(error) => warn!("the zones could not be read yet: {error}"),
             }
-            *lock(&self.resolved) = Some(Arc::new(resolved));
-            lock(last_snapshot).outdate();
+            *lock(&self.found_tunnels) = Some(Arc::new(found));
+            lock(last_snapshot).mark_outdated();
         }
         self.readiness.set_ready();
         has_all_tunnels
@@ -139,7 +139,7 @@ impl Provider {
     }
 }
 
-fn announce_tunnels(Resolved { account, settings }: &Resolved) {
+fn announce_tunnels(FoundTunnels { account, settings }: &FoundTunnels) {
     let OperatorSettings { owner, filter, .. } = &settings.operator;
     let tunnels: Vec<String> =
         settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
@@ -158,7 +158,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 
 fn announce_zones(zones: &[Zone], account: &AccountId, settings: &ProviderSettings) {
     let in_scope = zones.iter().filter(|zone| settings.includes_zone(zone));
-    let (served, others): (Vec<&Zone>, Vec<&Zone>) = in_scope.partition(|zone| zone.is_of_account(account));
+    let (served, others): (Vec<&Zone>, Vec<&Zone>) = in_scope.partition(|zone| zone.belongs_to(account));
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);

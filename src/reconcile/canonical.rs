@@ -79,7 +79,7 @@ impl Problem {
     }
 
     /// True if the text names a property of Access, so that a login may be missing.
-    pub fn is_of_access(&self) -> bool {
+    pub fn concerns_access(&self) -> bool {
         self.0.contains(ACCESS_PREFIX)
     }
 

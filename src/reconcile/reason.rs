@@ -276,7 +276,7 @@ impl Reason {
     /// True if requested protection is missing: the hostname stays open or unpublished.
     pub fn leaves_unprotected(&self) -> bool {
         match self {
-            Self::Invalid(problem) => problem.is_of_access(),
+            Self::Invalid(problem) => problem.concerns_access(),
             Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_) => true,
             _ => false,
         }
@@ -450,7 +450,7 @@ impl Reason {
             | Self::WouldOpen
             | Self::OpenRuleInTunnel { .. }
             | Self::OpensToo { .. } => true,
-            Self::Invalid(problem) => problem.is_of_access(),
+            Self::Invalid(problem) => problem.concerns_access(),
             _ => false,
         }
     }

@@ -49,7 +49,7 @@ struct Names<'t> {
 
 impl Body {
     /// # Errors
-    /// When the bytes are no text.
+    /// When the bytes are not UTF-8.
     pub fn new(bytes: Vec<u8>) -> Result<Self, Failure> {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }

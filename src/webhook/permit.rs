@@ -17,7 +17,7 @@ struct State {
     /// The arrival of the request that holds the permit.
     held_since: Option<Instant>,
     /// Another request got no permit meanwhile.
-    is_missed: bool,
+    has_refused_another: bool,
 }
 
 /// Dropping it gives the permit back.
@@ -29,17 +29,17 @@ impl LargeBodyPermit {
         let is_held = |state: &mut State| state.held_since.is_some();
         let mut state = wait_while(&self.freed, lock(&self.state), timeout, is_held);
         if is_held(&mut state) {
-            state.is_missed = true;
+            state.has_refused_another = true;
             return None;
         }
-        *state = State { held_since: Some(since), is_missed: false };
+        *state = State { held_since: Some(since), has_refused_another: false };
         Some(HeldPermit(Arc::clone(self)))
     }
 
     /// True if a request that arrived before `instant` still holds the permit, and another request failed to get it.
     pub(super) fn blocks_another_since(&self, instant: Instant) -> bool {
         let state = lock(&self.state);
-        state.is_missed && state.held_since.is_some_and(|since| since < instant)
+        state.has_refused_another && state.held_since.is_some_and(|since| since < instant)
     }
 }
 

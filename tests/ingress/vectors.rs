@@ -245,9 +245,9 @@ fn accused_option(rule: &Rule, json: &Value) -> Option<(&'static str, Value)> {
     let read = OriginRequest::read(&text_of, &OriginRequest::default());
     let mistakes = read.err().unwrap_or_default();
     let bad: Vec<&str> = mistakes.iter().map(|mistake| &*mistake.subject).collect();
-    let is_of_access = |name: &&str| name.starts_with("webhook/access-");
-    let is_access_bad = bad.iter().any(is_of_access);
-    let is_bad_property = |name: &str| bad.contains(&name) || is_access_bad && is_of_access(&name);
+    let concerns_access = |name: &&str| name.starts_with("webhook/access-");
+    let is_access_bad = bad.iter().any(concerns_access);
+    let is_bad_property = |name: &str| bad.contains(&name) || is_access_bad && concerns_access(&name);
     let good = |name: &str| text_of(name).filter(|_| !is_bad_property(name));
     let written = written(OriginRequest::read(&good, &OriginRequest::default()).unwrap_or_default());
     let is_bad = |option: &OriginOption| {

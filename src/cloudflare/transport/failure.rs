@@ -9,7 +9,7 @@ use ureq::Timeout;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     pub kind: TransportErrorKind,
-    /// True if the server may have seen the request: for a write, if sending its body began.
+    /// True if the server may have seen the request: for a request with a body, if sending the body began.
     pub was_sent: bool,
     detail: Box<str>,
 }

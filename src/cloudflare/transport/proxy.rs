@@ -10,7 +10,7 @@ const SOCKS: &str = "names a SOCKS proxy, which the webhook cannot use; give an 
      API's host to NO_PROXY";
 
 const NO_ADDRESS: &str = "is not the address of a proxy; allowed are http://host:port and https://host:port, with \
-     user:password@ in front of the host, in which other characters than letters and digits are percent-encoded (@ is \
+     user:password@ in front of the host, in which all characters except letters and digits are percent-encoded (@ is \
      %40, # is %23, / is %2F, % is %25)";
 
 impl Proxy {

@@ -8,9 +8,9 @@ use crate::cloudflare::{AccountOrZone, Error, GIVE_ACCESS, ZONE_APPLICATIONS_REA
 use crate::limits;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
-use crate::provider::memory::{ApplicationWriteOutcome, WrittenApplication};
+use crate::provider::backend::Backend;
+use crate::provider::memory::{ApplicationWriteOutcome, RecentWrite};
 use crate::provider::parallel::in_parallel;
-use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSnapshot};
 
@@ -20,7 +20,7 @@ const NOT_SET_UP: &str =
 /// Applications that one reading requests by id. Further applications are pending until the list shows them.
 const BY_ID_MAX: usize = 50;
 
-impl SnapshotReader {
+impl Backend {
     /// Reads the team, the policies, and the applications of the account and of `zones`, within `ACCESS_TIMEOUT`.
     pub(crate) fn read_access(
         &self,
@@ -43,7 +43,7 @@ impl SnapshotReader {
         zones: &[&Zone],
         deadline: Deadline,
     ) -> Result<AccessSnapshot, AccessReadError> {
-        let (client, parallel_calls) = (&self.client, self.settings.parallel_calls);
+        let (client, parallel_calls) = (&self.client, self.provider_settings.parallel_calls);
         let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let calls: [&(dyn Fn() + Sync); 3] = [
             &|| drop(team.set(client.access_team(account, deadline))),
@@ -83,7 +83,7 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Vec<Place> {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
-        for WrittenApplication { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
+        for RecentWrite { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
             match outcome {
                 ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
@@ -101,7 +101,7 @@ impl SnapshotReader {
             }
         }
         let asked = unlike.get(..BY_ID_MAX).unwrap_or(&unlike);
-        let mut answers = in_parallel(self.settings.parallel_calls, asked, |(_, application)| {
+        let mut answers = in_parallel(self.provider_settings.parallel_calls, asked, |(_, application)| {
             let found = self.client.access_application(account, &application.id, deadline);
             found.and_then(|found| found.map(parse_application).transpose())
         })
@@ -120,7 +120,7 @@ impl SnapshotReader {
 
     /// The place of an application of ours.
     fn place_of(&self, application: &Application) -> Option<Place> {
-        let owner = &self.settings.operator.owner;
+        let owner = &self.provider_settings.operator.owner;
         Place::of_application(application, owner, &place::tag(owner))
     }
 }

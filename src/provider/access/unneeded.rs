@@ -10,7 +10,7 @@ use crate::locks::lock;
 use crate::logging;
 use crate::provider::access::writer::{NotWritten, write_applications};
 use crate::provider::report::describe_application;
-use crate::provider::resolution::Resolved;
+use crate::provider::tunnels::FoundTunnels;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
@@ -20,23 +20,23 @@ use crate::reconcile::snapshot::Snapshot;
 const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Provider {
-    /// Notes the applications of ours that may be deleted. It runs once in each loop.
+    /// Remembers the applications of ours that may be deleted. It runs once in each loop.
     pub(crate) fn check_unneeded_applications(&self, snapshot: &Snapshot) {
         let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
         let places = unneeded.iter().map(|one| one.own.place);
-        lock(&self.unneeded_places).note(places, self.clock().now());
+        lock(&self.unneeded_places).remember_found(places, self.clock().now());
     }
 
     /// Deletes the applications of ours that the last two checks found unneeded, if a new reading agrees. If a rule was
     /// deleted at Cloudflare but an object still wants the rule, ExternalDNS asks for the rule between two checks. No
     /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
     /// most; the reading takes longer in a large account, and no request waits for it.
-    pub(crate) fn delete_unneeded_applications(&self, resolved: &Resolved) {
+    pub(crate) fn delete_unneeded_applications(&self, found: &FoundTunnels) {
         if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
-        let context = CallContext { provider: self, resolved, deadline };
+        let context = CallContext { provider: self, found, deadline };
         // Another reading may replace the snapshot while this thread waits for the lock, so it is not held.
         let is_read = context.read(true).is_ok();
         // Nothing of the memory is needed: its lock keeps requests from writing.

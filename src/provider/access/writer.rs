@@ -45,20 +45,20 @@ pub(crate) fn write_applications(
         _ if context.time_left() < write_time_min => Err(NotWritten::NotTried),
         _ => write_application(context, write),
     };
-    let parallel_writes = context.provider.reader.settings.parallel_calls;
-    let results = context.provider.outdating(|| in_parallel(parallel_writes, now, write_one));
+    let parallel_writes = context.provider.backend.provider_settings.parallel_calls;
+    let results = context.provider.run_writes(|| in_parallel(parallel_writes, now, write_one));
     results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
 }
 
 fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Result<(), NotWritten> {
     let note = |outcome| {
-        context.provider.reader.access.note(&write.place, outcome, context.provider.clock().now());
+        context.provider.backend.access.remember(&write.place, outcome, context.provider.clock().now());
     };
     match send_application(context, write) {
         Ok(outcome) => {
-            let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
+            let was_missing = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
             note(outcome);
-            if has_gone {
+            if was_missing {
                 let text = "the Access application was deleted meanwhile";
                 return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
             }
@@ -91,8 +91,8 @@ fn send_application(
     context: CallContext<'_>,
     write: &ApplicationWrite,
 ) -> Result<ApplicationWriteOutcome, Error> {
-    let (client, account) = (context.provider.client(), &context.resolved.account);
-    let owner = &context.resolved.settings.operator.owner;
+    let (client, account) = (context.provider.client(), &context.found.account);
+    let owner = &context.found.settings.operator.owner;
     match &write.operation {
         ApplicationOperation::Create(wanted) => {
             let body = place::body(&write.place, wanted, owner, None);
@@ -126,8 +126,8 @@ fn send_application(
 
 /// Creates the tag of our applications, unless the tag exists.
 fn ensure_application_tag(context: CallContext<'_>) -> Result<(), Error> {
-    let (client, account) = (context.provider.client(), &context.resolved.account);
-    let tag = place::tag(&context.resolved.settings.operator.owner);
+    let (client, account) = (context.provider.client(), &context.found.account);
+    let tag = place::tag(&context.found.settings.operator.owner);
     let tags = client.access_tags(account, context.deadline)?;
     if tags.iter().any(|one| **one == *tag) {
         return Ok(());

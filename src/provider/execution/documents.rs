@@ -8,9 +8,9 @@ use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::CallContext;
+use crate::provider::backend::Answer;
 use crate::provider::report::describe_edit;
-use crate::provider::resolution::Resolved;
-use crate::provider::snapshot_reader::Answer;
+use crate::provider::tunnels::FoundTunnels;
 use crate::reconcile::plan::{HostPlan, Piece, WriteTarget};
 use crate::reconcile::reason::Reason;
 
@@ -121,8 +121,8 @@ pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Optio
 /// Reads a tunnel's document with its version. Only a lack of time or calls ends the run; other failures concern this
 /// tunnel only.
 fn read_document(context: CallContext<'_>, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-    let (reader, account) = (&context.provider.reader, &context.resolved.account);
-    match reader.configuration(account, tunnel, context.deadline) {
+    let (backend, account) = (&context.provider.backend, &context.found.account);
+    match backend.configuration(account, tunnel, context.deadline) {
         Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
         Ok(Answer { content: _, old: Some(text) }) => Err(Stop::Target(Reason::Waiting(text))),
         Err(error) if error.ends_run() => Err(Stop::Run(error)),
@@ -137,7 +137,7 @@ fn put_document(
     document: &Document,
     version_before: i64,
 ) -> Result<(), Error> {
-    let CallContext { provider, resolved: Resolved { account, settings }, deadline } = context;
+    let CallContext { provider, found: FoundTunnels { account, settings }, deadline } = context;
     let client = provider.client();
     let written = client.put_configuration(account, tunnel, &document.to_raw(), deadline)?;
     let name = settings.name_of(tunnel);
@@ -151,7 +151,7 @@ fn put_document(
         );
         provider.metrics.update().add(Family::LostUpdates, &[], 1);
     }
-    provider.reader.newest().remember_configuration(tunnel, &written, provider.clock().now());
+    provider.backend.newest().remember_configuration(tunnel, &written, provider.clock().now());
     Ok(())
 }
 

@@ -21,15 +21,15 @@ const SEARCH_WRITES_MAX: usize = 48;
 /// as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// The pieces of each hostname together. After a hostname was refused alone, each of its pieces alone; if the last
-    /// request ended there, each piece of every hostname.
+    /// The pieces of each hostname together, but of a hostname that was refused alone each piece by itself. If the last
+    /// request ended with such a hostname, each piece of every hostname by itself.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    /// The hostnames in the next group at most; `None` before a search. With 0, the next group is one piece of a hostname
-    /// that was refused alone.
+    /// The most hostnames in the next group; `None` before a search. 0 after a hostname was refused alone: the next group is
+    /// one of its pieces.
     pub(super) group_size: Option<usize>,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
@@ -97,7 +97,7 @@ impl<'a> Halving<'a> {
         self.sent.concat()
     }
 
-    /// Notes that the sent group was written.
+    /// Marks the sent group as written.
     pub(super) fn mark_written(&mut self) {
         self.sent.clear();
         self.group_size = self.group_size.map(|size| size.saturating_mul(2).max(1));

@@ -1,4 +1,4 @@
-//! Records the results of one run for the hostnames of a plan.
+//! Keeps the results of one run for the hostnames of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct Ledger<'a> {
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
-    /// The stamps of each hostname that this run has sent, or whose rules it has sent with a lost answer.
+    /// What is known of the stamps of each hostname whose stamps were sent, or of whose rules an answer was lost.
     stamps: BTreeMap<&'a str, SentStamps>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the edits are written. Their new rules are ours.
+    /// Marks the edits as written. Their new rules are ours.
     pub(super) fn mark_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
@@ -100,14 +100,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the stamps or rules may have been written, so the stamps stay.
+    /// Marks the stamps or rules as perhaps written, so the stamps stay.
     pub(super) fn mark_uncertain(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp) {
             self.stamps.insert(piece.hostname(), SentStamps::Uncertain);
         }
     }
 
-    /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
+    /// Marks the operations on records as done. After Stamp, the adopted rules are ours.
     pub(super) fn mark_records_written(&mut self, pieces: &[Piece<'a>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::key));
         for piece in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp) {
@@ -133,7 +133,8 @@ impl<'a> Ledger<'a> {
 }
 
 /// The reason for the hostname's pieces beside its refused rule. The next request can write them if it refuses the rule
-/// before it plans: it does so with a put, and it reads a foreign rule. In a move the pieces would wait again.
+/// while it plans: it remembers a refused put, and it reads a foreign rule. It plans a refused deletion again, and in a
+/// move the pieces would wait again.
 fn reason_beside(host: &HostPlan, rule: &RuleEdit, reason: &Reason) -> Reason {
     let path = rule.path().unwrap_or_default();
     let is_refused_next = matches!(reason, Reason::RuleConflict(_))

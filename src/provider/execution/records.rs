@@ -69,7 +69,7 @@ impl<'a> Execution<'a> {
         }
         let records = self.context.provider.client().batch(zone, &batch, self.context.deadline)?;
         let now = self.context.provider.clock().now();
-        self.context.provider.reader.newest().remember_batch(&batch.deletes, &records, now);
+        self.context.provider.backend.newest().remember_batch(&batch.deletes, &records, now);
         for (hostname, operation) in operations {
             let line = describe_operation(hostname, operation);
             self.context.provider.log_change(operation.label_value(), &line);

@@ -13,7 +13,7 @@ const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 
 /// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
-pub(crate) struct WrittenApplication {
+pub(crate) struct RecentWrite {
     pub(crate) place: Place,
     pub(crate) outcome: ApplicationWriteOutcome,
     pub(crate) at: Instant,
@@ -43,22 +43,22 @@ impl ApplicationWriteOutcome {
 /// Remembers whether the last reading showed applications of ours, and recent writes.
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
-    written: Mutex<Vec<WrittenApplication>>,
+    written: Mutex<Vec<RecentWrite>>,
     /// The last reading showed applications of ours. After the deletion of records, applications may remain that no
     /// comment names.
     pub(crate) has_ours: AtomicBool,
 }
 
 impl AccessMemory {
-    /// Notes a write.
-    pub(crate) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
+    /// Remembers a write.
+    pub(crate) fn remember(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
         let (mut written, place) = (lock(&self.written), place.clone());
         written.retain(|write| write.place != place || write.outcome.id() != outcome.id());
-        written.push(WrittenApplication { place, outcome, at });
+        written.push(RecentWrite { place, outcome, at });
     }
 
     /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
-    pub(crate) fn just_written(&self, now: Instant) -> Vec<WrittenApplication> {
+    pub(crate) fn just_written(&self, now: Instant) -> Vec<RecentWrite> {
         let mut written = lock(&self.written);
         written.retain(|write| now.saturating_duration_since(write.at) < LIST_LAG_MAX);
         written.clone()

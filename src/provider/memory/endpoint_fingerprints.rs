@@ -43,7 +43,7 @@ impl EndpointFingerprint {
 }
 
 impl EndpointFingerprints {
-    /// Notes the endpoints that ExternalDNS sends in their canonical form, sorted by name.
+    /// Remembers the endpoints that ExternalDNS sends in their canonical form, sorted by name.
     pub(crate) fn remember_sent(&mut self, endpoints: &[Endpoint]) {
         self.sent = sorted(endpoints);
         let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
@@ -52,7 +52,7 @@ impl EndpointFingerprints {
         self.unpublished = names.filter(|name| !is_published(name)).take(NAMES_MAX).map(Into::into).collect();
     }
 
-    /// Notes the endpoints that ExternalDNS is shown.
+    /// Remembers the endpoints that ExternalDNS is shown.
     pub(crate) fn remember_shown(&mut self, endpoints: &[Endpoint], now: i64) {
         self.shown = sorted(endpoints);
         self.shown_at = Some(now);

@@ -100,7 +100,7 @@ impl LastLoop {
         Some(line.text("the first loop is complete; the command status says more"))
     }
 
-    /// Notes the endpoints that ExternalDNS sends, and returns the new lines of the log.
+    /// Remembers the endpoints that ExternalDNS sends, and returns the new lines of the log.
     pub(crate) fn remember_sent(
         &mut self,
         adjusted: &Adjusted,
@@ -243,7 +243,7 @@ impl LastLoop {
 }
 
 impl LastRequest {
-    /// Notes that ExternalDNS asks for changes. Returns true after a quiet time.
+    /// Remembers that ExternalDNS asks for changes. Returns true after a quiet time.
     pub(crate) fn begin(&mut self) -> bool {
         let is_after_quiet_time = self.is_after_quiet_time();
         // A request that fails before its plan writes nothing.

@@ -33,7 +33,7 @@ impl LastSnapshot {
     }
 
     /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
-    pub(crate) fn outdate(&mut self) {
+    pub(crate) fn mark_outdated(&mut self) {
         self.outdated = self.readings;
     }
 
@@ -50,18 +50,18 @@ impl LastSnapshot {
 }
 
 /// Outdates the last snapshot when writes begin, and when they end, even by a panic.
-pub(crate) struct Outdating<'a>(&'a Mutex<LastSnapshot>);
+pub(crate) struct WriteGuard<'a>(&'a Mutex<LastSnapshot>);
 
-impl<'a> Outdating<'a> {
+impl<'a> WriteGuard<'a> {
     pub(crate) fn begin(last: &'a Mutex<LastSnapshot>) -> Self {
-        lock(last).outdate();
+        lock(last).mark_outdated();
         Self(last)
     }
 }
 
-impl Drop for Outdating<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        lock(self.0).outdate();
+        lock(self.0).mark_outdated();
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
         assert!(last.unless_outdated().is_some());
         let reading = last.drop_for_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
-        last.outdate();
+        last.mark_outdated();
         last.end_reading(&snapshot, reading);
         assert!(last.unless_outdated().is_none());
         assert!(last.as_read().is_some_and(|(_, is_outdated)| is_outdated), "it may be shown");
@@ -94,7 +94,7 @@ mod tests {
                 (LastSnapshot::default(), [(); 2].map(|()| Arc::new(Snapshot::new(fixture::reading()))));
             let first = last.drop_for_reading();
             if is_written_between {
-                last.outdate();
+                last.mark_outdated();
             }
             let second = last.drop_for_reading();
             last.end_reading(&newer, second);
@@ -107,7 +107,7 @@ mod tests {
     fn a_reading_in_the_middle_of_writes_is_outdated_when_they_end_even_by_a_panic() {
         let last = Mutex::<LastSnapshot>::default();
         let write = || {
-            let _outdating = Outdating::begin(&last);
+            let _outdating = WriteGuard::begin(&last);
             let reading = lock(&last).drop_for_reading();
             lock(&last).end_reading(&Arc::new(Snapshot::new(fixture::reading())), reading);
             panic::resume_unwind(Box::new("the write panics"));

@@ -99,7 +99,7 @@ impl Newest {
         })
     }
 
-    /// Notes the configuration in the answer to a write. The write succeeded, so a lower version is no error.
+    /// Remembers the configuration in the answer to a write. The write succeeded, so a lower version is no error.
     pub(crate) fn remember_configuration(
         &mut self,
         tunnel: &TunnelId,
@@ -112,7 +112,7 @@ impl Newest {
         }
     }
 
-    /// Notes a version, unless a newer one was seen recently. Returns the newer one.
+    /// Remembers a version, unless a newer one was seen recently. Returns the newer one.
     fn remember_version(
         &mut self,
         tunnel: &TunnelId,
@@ -134,7 +134,7 @@ impl Newest {
         self.versions.get(tunnel).map(|version| version.state.number)
     }
 
-    /// Notes the records of a completed batch.
+    /// Remembers the records of a completed batch.
     pub(crate) fn remember_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
         self.records.retain(|_, write| write.is_recent(now));
         let deleted = deleted.iter().map(|id| (id, WrittenState::Deleted));

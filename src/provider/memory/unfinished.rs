@@ -56,7 +56,7 @@ impl TargetMemories {
         self.0.get(id)?.group_size
     }
 
-    /// Notes that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
+    /// Remembers that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
     /// succeeded. True if the failure is to be logged: the last write had not failed, and edits were not paused before.
     pub(crate) fn remember_failure(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
         let TargetMemory { failure, was_probed, edit_pause, group_size: _ } = self.target(id);
@@ -84,7 +84,7 @@ impl TargetMemories {
         self.0.remove(id);
     }
 
-    /// Notes that no hostname waits for a tunnel or zone.
+    /// Remembers that no hostname waits for a tunnel or zone.
     pub(crate) fn forget_all(&mut self) {
         self.0.clear();
     }
@@ -106,12 +106,12 @@ pub(crate) struct TurnMemory {
 }
 
 impl TurnMemory {
-    /// Notes that a part of a hostname was written, and not all of it.
+    /// Remembers that a part of a hostname was written, and not all of it.
     pub(crate) fn remember_half_written(&mut self) {
         self.half_written_requests = self.half_written_requests.max(1);
     }
 
-    /// Notes the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
+    /// Remembers the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
     /// postponed.
     pub(crate) fn end_request(&mut self, has_given_up: bool, first_postponed: Option<&TurnPosition>) {
         let half_written = mem::take(&mut self.half_written_requests);

@@ -26,9 +26,9 @@ struct UnneededPlace {
 }
 
 impl UnneededPlaces {
-    /// Notes the places that a new check found, sorted. Two applications may have the same place. Only a check confirms
+    /// Remembers the places that a new check found, sorted. Two applications may have the same place. Only a check confirms
     /// a place. A pause that ends does not, because it may end between two requests of one loop.
-    pub(crate) fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>, now: Instant) {
+    pub(crate) fn remember_found<'a>(&mut self, found: impl Iterator<Item = &'a Place>, now: Instant) {
         let mut found: Vec<&Place> = found.collect();
         found.dedup();
         self.0.retain(|place, _| found.contains(&place));
@@ -93,7 +93,7 @@ mod tests {
         let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
         let is_tried = |minute: &u32| {
             let now = start + MINUTE * *minute;
-            places.note([&place].into_iter(), now);
+            places.remember_found([&place].into_iter(), now);
             let is_tried = places.has_confirmed();
             for place in places.take_confirmed() {
                 assert_eq!(places.pause(place, no(), now), *minute == 2, "the reason is new once");
@@ -108,30 +108,30 @@ mod tests {
     #[test]
     fn a_pause_that_ends_between_two_checks_confirms_nothing_before_the_next_check() {
         let (place, mut places, start) = (place(), UnneededPlaces::default(), now());
-        (0..2).for_each(|_| places.note([&place].into_iter(), start));
+        (0..2).for_each(|_| places.remember_found([&place].into_iter(), start));
         places.pause(place.clone(), no(), start);
         let end = start + DELETION_PAUSES.0;
-        (0..3).for_each(|_| places.note([&place].into_iter(), end - Duration::from_secs(1)));
+        (0..3).for_each(|_| places.remember_found([&place].into_iter(), end - Duration::from_secs(1)));
         assert!(!places.has_confirmed() && places.take_confirmed().is_empty());
-        places.note([&place].into_iter(), end);
+        places.remember_found([&place].into_iter(), end);
         assert!(places.has_confirmed());
     }
 
     #[test]
     fn two_checks_in_a_row_confirm_a_place_and_a_check_that_does_not_find_it_forgets_it() {
         let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
-        places.note([&place].into_iter(), now);
+        places.remember_found([&place].into_iter(), now);
         assert!(!places.has_confirmed());
-        places.note([&place].into_iter(), now);
+        places.remember_found([&place].into_iter(), now);
         assert_eq!(places.take_confirmed(), std::slice::from_ref(&place));
         assert!(!places.has_confirmed(), "it is deleted now");
-        places.note([&place].into_iter(), now);
+        places.remember_found([&place].into_iter(), now);
         assert!(places.has_confirmed(), "it was not deleted");
         places.pause(place.clone(), no(), now);
-        places.note([].into_iter(), now);
-        places.note([&place].into_iter(), now);
+        places.remember_found([].into_iter(), now);
+        places.remember_found([&place].into_iter(), now);
         assert!(!places.has_confirmed(), "a place that was needed begins anew");
-        places.note([&place].into_iter(), now);
+        places.remember_found([&place].into_iter(), now);
         assert!(places.has_confirmed());
     }
 
@@ -139,14 +139,14 @@ mod tests {
     #[test]
     fn forgotten_checks_leave_the_pauses() {
         let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
-        (0..2).for_each(|_| places.note([&place].into_iter(), now));
+        (0..2).for_each(|_| places.remember_found([&place].into_iter(), now));
         places.pause(place.clone(), no(), now);
         places.forget_checks();
-        (0..3).for_each(|_| places.note([&place].into_iter(), now));
+        (0..3).for_each(|_| places.remember_found([&place].into_iter(), now));
         let later = now + DELETION_PAUSES.0;
-        places.note([&place].into_iter(), later);
+        places.remember_found([&place].into_iter(), later);
         assert!(!places.has_confirmed());
-        places.note([&place].into_iter(), later);
+        places.remember_found([&place].into_iter(), later);
         assert!(places.has_confirmed());
         assert!(!places.pause(place, no(), later), "the reason is still known");
     }

@@ -67,7 +67,7 @@ impl WriteHistory {
         self.pause(Key::Unsent(content), content, reason, now);
     }
 
-    /// Notes content that was sent alone and failed for a reason that may be over. It is sent again, after all other
+    /// Remembers content that was sent alone and failed for a reason that may be over. It is sent again, after all other
     /// content.
     pub(crate) fn remember_suspect(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
@@ -80,7 +80,7 @@ impl WriteHistory {
         self.0.remove(&Key::Unsent(content));
     }
 
-    /// Notes a completed write. If the same content was written recently, the next attempt is paused.
+    /// Remembers a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn remember_written(&mut self, write: &ComparedWrite, now: Instant) {
         let (key, content) = (Key::Done(write.key), write.content_and_state);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;

@@ -93,7 +93,7 @@ pub(crate) fn keep_logins(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Ve
         let path = path_of(&endpoint.set_identifier).map(str::to_owned);
         // A record alone has no rule that could require a login.
         let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
-        let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
+        let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(concerns_access);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
             notes.extend(keep_login(endpoint, rule, protection));
         } else {
@@ -142,7 +142,7 @@ fn has_endpoint(endpoints: &[Endpoint], place: &Place) -> bool {
     of_name.any(|endpoint| path_of(&endpoint.set_identifier) == place.path())
 }
 
-pub(crate) fn is_of_access(property: &Property) -> bool {
+pub(crate) fn concerns_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 
@@ -152,7 +152,7 @@ fn remove_unshown(endpoint: &mut Endpoint, path: Option<&str>, protection: HostP
     let has_default = !protection.snapshot.operator().default_access_policy.is_empty();
     let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
     if says_open && !has_default && stands_open(endpoint, path, protection) {
-        endpoint.provider_specific.retain(|property| !is_of_access(property));
+        endpoint.provider_specific.retain(|property| !concerns_access(property));
     } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
         remove_covering_audience(endpoint, path, protection);
     }

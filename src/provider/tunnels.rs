@@ -10,8 +10,8 @@ use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::observe::readiness::SetupProblem;
+use crate::provider::backend::Backend;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.
@@ -23,7 +23,8 @@ const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reache
 pub(crate) const CORRECT_PATH: &str =
     "correct the path of CF_API_BASE_URL: the address of Cloudflare's API ends with /client/v4";
 
-/// The remedy if the token sees no zone. With CF_ACCOUNT_ID the start would succeed, and every hostname be refused.
+/// The remedy if the token sees no zone. If CF_ACCOUNT_ID is set, such a token passes the check, and then every hostname
+/// is refused.
 pub(super) const SHOW_ZONES: &str = "give the token Zone: Zone: Read and Zone: DNS: Edit for the zones";
 
 /// The remedy if the filters match no zone.
@@ -38,7 +39,7 @@ const UNEDITED_PREFIX: &str = "YOUR-";
 
 /// The account and the tunnels, as Cloudflare reports them.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub(crate) struct FoundTunnels {
     pub(crate) account: AccountId,
     pub(crate) settings: Arc<Settings>,
 }
@@ -67,16 +68,18 @@ fn setting_mismatch(why: String) -> SetupProblem {
 
 /// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
 pub(crate) fn find_tunnels(
-    reader: &SnapshotReader,
+    backend: &Backend,
     known: Option<&AccountId>,
     deadline: Deadline,
-) -> Result<Resolved, SetupProblem> {
-    let SnapshotReader { client, settings, .. } = reader;
+) -> Result<FoundTunnels, SetupProblem> {
+    let Backend { client, provider_settings: settings, .. } = backend;
     client.verify_token(settings.account.as_ref(), deadline).map_err(unverified)?;
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
         // The next check reads the zones again, because the token's permissions may be corrected meanwhile.
-        None => shared_account(&reader.zones(deadline)?, settings).inspect_err(|_| reader.forget_zones())?,
+        None => {
+            shared_account(&backend.zones(deadline)?, settings).inspect_err(|_| backend.forget_zones())?
+        }
     };
     let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
@@ -90,7 +93,7 @@ pub(crate) fn find_tunnels(
     let mut found = found.into_iter();
     let default = found.next().ok_or_else(|| setting_mismatch("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.operator.clone(), default, found.collect());
-    Ok(Resolved { account, settings: Arc::new(settings) })
+    Ok(FoundTunnels { account, settings: Arc::new(settings) })
 }
 
 /// The tunnel with the wanted name or id. In a dry run, a missing tunnel that can be created has a made-up id.

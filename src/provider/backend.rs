@@ -45,12 +45,13 @@ pub(super) struct Answer<T> {
     pub(super) old: Option<String>,
 }
 
-/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
+/// Cloudflare, as this process reads it: the client, and what earlier answers showed of zones, Access, the newest state of
+/// tunnels and records, and unconfigured tunnels.
 #[derive(Debug)]
-pub(crate) struct SnapshotReader {
+pub(crate) struct Backend {
     pub(super) client: Client,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) settings: ProviderSettings,
+    pub(super) provider_settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
@@ -60,12 +61,12 @@ pub(crate) struct SnapshotReader {
     unconfigured: Mutex<BTreeMap<TunnelId, (bool, Instant)>>,
 }
 
-impl SnapshotReader {
-    pub(crate) fn new(client: Client, clock: Arc<dyn Clock>, settings: ProviderSettings) -> Self {
+impl Backend {
+    pub(crate) fn new(client: Client, clock: Arc<dyn Clock>, provider_settings: ProviderSettings) -> Self {
         Self {
             client,
             clock,
-            settings,
+            provider_settings,
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
@@ -107,8 +108,9 @@ impl SnapshotReader {
     ) -> Result<Snapshot, ReadError> {
         let zones = self.zones(deadline);
         let zones = zones.map_err(|error| ReadError { what: "the list of zones".to_owned(), error })?;
-        let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-            zones.iter().partition(|zone| zone.is_of_account(account) && self.settings.includes_zone(zone));
+        let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
+            .iter()
+            .partition(|zone| zone.belongs_to(account) && self.provider_settings.includes_zone(zone));
         let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
         let parts: Vec<SnapshotPart<'_>> =
             zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
@@ -119,7 +121,7 @@ impl SnapshotReader {
             };
             answer.map_err(|error| ReadError { what: part.to_string(), error })
         };
-        let answers = try_in_parallel(self.settings.parallel_calls, &parts, read);
+        let answers = try_in_parallel(self.provider_settings.parallel_calls, &parts, read);
         let answers = answers.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
             if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
@@ -174,7 +176,7 @@ impl SnapshotReader {
         }
         let Answer { content: (document, configuration), old } = answer?;
         let is_locally_managed = configuration.is_locally_managed.unwrap_or(*is_locally_managed);
-        let writable = self.settings.allow_local_config || !is_locally_managed;
+        let writable = self.provider_settings.allow_local_config || !is_locally_managed;
         let tunnel = TunnelSnapshot { document, writable, version: configuration.version };
         Ok(Answer { content: Content::Tunnel(Some((id.clone(), tunnel))), old })
     }
@@ -212,13 +214,14 @@ impl SnapshotReader {
         let candidates = records.filter_map(|record| {
             let tunnel = record.tunnel()?;
             let is_elsewhere = !reading.settings.is_configured(&tunnel);
-            (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
+            (is_elsewhere && Stamp::of(record)?.owner == self.provider_settings.operator.owner)
+                .then_some(tunnel)
         });
         let candidates: BTreeSet<TunnelId> = inserted(candidates);
         let (now, candidates) = (self.clock.now(), Vec::from_iter(candidates));
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
         lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
-        let exist = try_in_parallel(self.settings.parallel_calls, &candidates, |tunnel| {
+        let exist = try_in_parallel(self.provider_settings.parallel_calls, &candidates, |tunnel| {
             let known = lock(&self.unconfigured).get(tunnel).copied();
             if let Some((exists, _)) = known {
                 return Ok(exists);
