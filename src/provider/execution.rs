@@ -20,7 +20,7 @@ use self::halving::Halving;
 use self::ledger::{Ledger, RunResult};
 use crate::cloudflare::{Error, ErrorResponse};
 use crate::logging;
-use crate::model::{LogLine, TunnelId};
+use crate::model::LogLine;
 use crate::provider::CallContext;
 use crate::provider::memory::WriteMemory;
 use crate::reconcile::plan::{HostPlan, Piece, Plan, Stage, WriteTarget, pieces, writes_of};
@@ -42,8 +42,6 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// The hostnames with missed rules, for each tunnel that this run read.
-    missed_in_read_tunnels: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage succeeds.
     unfinished_targets: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
@@ -83,7 +81,6 @@ pub(super) fn run<'a>(
         plan,
         snapshot,
         ledger: Ledger::new(snapshot),
-        missed_in_read_tunnels: BTreeMap::new(),
         unfinished_targets: BTreeSet::new(),
         search_writes: 0,
     };

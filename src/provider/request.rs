@@ -88,7 +88,7 @@ impl ApplyRequest<'_> {
         let plan = self.plan_with_ready_tunnels(&snapshot);
         let Attempt { mut plan, result } = self.write(plan, &snapshot);
         // A note is about a write, which has to be completed.
-        plan.notes.retain(|note| !result.given_up.contains(&note.hostname));
+        plan.notes.retain(|note| !result.given_up.contains_key(&note.hostname));
         plan.notes.extend(noted);
         Attempt { plan, result }
     }
@@ -128,7 +128,7 @@ impl ApplyRequest<'_> {
         if let Some(error) = &result.ended_early {
             return Err(failure::ended_early(error));
         }
-        let refusals = plan.refusals.iter().chain(&result.refusals);
+        let refusals = plan.refusals.iter().chain(result.refusals());
         let left = refusals.filter(|refusal| refusal.reason.fails_request()).count() + plan.postponed.len();
         if left > 0 {
             return Err(failure::unfinished(left));

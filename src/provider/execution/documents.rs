@@ -17,7 +17,8 @@ use crate::reconcile::reason::Reason;
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
     pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
-        let (document, version_before) = self.read_and_mark_missed(tunnel)?;
+        // Other writers may have changed the document since the snapshot.
+        let (document, version_before) = read_document(self.context, tunnel)?;
         let (sent, edited) = self.edit_document(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.mark_edited(tunnel, &sent);
@@ -61,7 +62,6 @@ impl<'a> Execution<'a> {
     }
 
     /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be read.
-    /// Reads the tunnels that this run did not read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let removes_digest = |host: &&&HostPlan| {
             !host.removed_dangling.is_empty()
@@ -73,28 +73,18 @@ impl<'a> Execution<'a> {
             return;
         }
         for tunnel in self.snapshot.tunnels.keys() {
-            let is_read = self.missed_in_read_tunnels.contains_key(tunnel);
-            let read = if is_read { Ok(()) } else { self.read_and_mark_missed(tunnel).map(drop) };
-            let reason = match read {
-                Ok(()) => missed_rule(tunnel),
-                Err(Stop::Target(reason)) => reason,
-                Err(Stop::Run(error)) => unreadable(tunnel, &error),
+            let (reason, missed) = match read_document(self.context, tunnel) {
+                Ok((document, _)) => (missed_rule(tunnel), Some(self.plan.missed_in(tunnel, &document))),
+                // A tunnel that cannot be read may have a missed rule of any hostname.
+                Err(Stop::Target(reason)) => (reason, None),
+                Err(Stop::Run(error)) => (unreadable(tunnel, &error), None),
             };
-            // A tunnel that cannot be read may have a missed rule of any hostname.
-            let missed = self.missed_in_read_tunnels.get(tunnel);
-            let may_be_missed = |host: &&&HostPlan| missed.is_none_or(|names| names.contains(&host.hostname));
+            let may_be_missed =
+                |host: &&&HostPlan| missed.as_ref().is_none_or(|names| names.contains(&host.hostname));
             for host in hosts.iter().filter(may_be_missed) {
                 self.ledger.give_up(host, reason.clone());
             }
         }
-    }
-
-    /// Reads the document, because other writers may have changed the document since the snapshot, and notes the missed
-    /// rules.
-    fn read_and_mark_missed(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-        let (document, version) = read_document(self.context, tunnel)?;
-        self.missed_in_read_tunnels.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-        Ok((document, version))
     }
 }
 

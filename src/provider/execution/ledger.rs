@@ -15,13 +15,18 @@ use crate::reconcile::stamp::Digest;
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunResult {
-    pub(crate) refusals: Vec<Refusal>,
-    /// The hostnames of `refusals`: those whose writes were not completed.
-    pub(crate) given_up: BTreeSet<Box<str>>,
+    /// The refusals of each hostname that was given up: not all of its writes were done.
+    pub(crate) given_up: BTreeMap<Box<str>, Vec<Refusal>>,
     /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
     pub(crate) has_lost_answer: bool,
     /// The error if the time or the calls of the run were used up before its last write.
     pub(crate) ended_early: Option<Error>,
+}
+
+impl RunResult {
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &Refusal> {
+        self.given_up.values().flatten()
+    }
 }
 
 /// The hostnames of a plan during its run.
@@ -55,7 +60,7 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
-        self.result.given_up.contains(&host.hostname)
+        self.result.given_up.contains_key(&host.hostname)
     }
 
     pub(super) fn is_written(&self, piece: &Piece<'a>) -> bool {
@@ -64,9 +69,9 @@ impl<'a> Ledger<'a> {
 
     /// Writes nothing more of a hostname in this run.
     pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
-        if self.result.given_up.insert(host.hostname.clone()) {
+        if !self.is_given_up(host) {
             let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);
-            self.result.refusals.push(refusal);
+            self.result.given_up.insert(host.hostname.clone(), vec![refusal]);
         }
     }
 
@@ -81,12 +86,11 @@ impl<'a> Ledger<'a> {
             };
             let path = edit.path().unwrap_or_default();
             let refusal = Refusal::new(&host.hostname, Some(path), resource.as_deref(), reason.clone());
-            self.result.refusals.push(refusal);
             let is_refused = |other: &Piece<'a>| refused.iter().any(|(piece, _)| piece.key() == other.key());
             if pieces(host).any(|other| !self.is_written(&other) && !is_refused(&other)) {
                 self.give_up(host, reason_beside(host, edit, reason));
             }
-            self.result.given_up.insert(host.hostname.clone());
+            self.result.given_up.entry(host.hostname.clone()).or_default().push(refusal);
         }
     }
 

@@ -182,7 +182,7 @@ impl LastLoop {
         let of_postponed = before().filter(|refusal| plan.postponed.contains(&refusal.hostname));
         let retained = of_postponed.filter(|refusal| !is_failed(refusal));
         let refusals: Vec<Refusal> =
-            plan.refusals.iter().chain(&result.refusals).chain(retained).cloned().collect();
+            plan.refusals.iter().chain(result.refusals()).chain(retained).cloned().collect();
         // A refusal of the whole hostname and one of its rule without a path have the same line.
         let line = |refusal: &Refusal| fingerprint([&*refusal.to_string()]);
         let is_any_new = refusals.iter().any(|refusal| !last.has(refusal));
