@@ -167,7 +167,7 @@ fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_option
             r#"connectTimeout (to keep it, set webhook-origin-connect-timeout: "5s"); "#,
             r#"keepAliveConnections -1, which no annotation can set; "#,
             r#"noTLSVerify (to keep it, set webhook-origin-no-tls-verify: "true")"#,
-            r#"which webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
+            r#"(to keep it, set webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
         ] {
             assert!(kept.contains(said), "{said} is missing in {kept}");
         }
