@@ -1,7 +1,7 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown,
 //! or if a tunnel can be written again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use crate::collections::inserted;
@@ -83,10 +83,20 @@ impl ApplyRequest<'_> {
         self.finish(&attempt)
     }
 
-    /// Plans and writes. `noted` are the notes of earlier attempts, which the next plan does not have.
+    /// Plans, and writes unless this is a dry run: applications first. `noted` are the notes of earlier attempts, which the
+    /// next plan does not have.
     fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
-        let plan = self.plan_with_ready_tunnels(&snapshot);
-        let Attempt { mut plan, result } = self.write(plan, &snapshot);
+        let (context, mut result) = (self.context, RunResult::default());
+        let mut plan = self.plan_with_ready_tunnels(&snapshot, BTreeMap::new());
+        if !plan.is_empty() && !context.provider.is_dry_run() {
+            let failed = self.write_applications(&plan);
+            if !failed.is_empty() {
+                plan = self.plan_with_ready_tunnels(&snapshot, failed);
+            }
+            self.planned_protected_deletions |= deletes_protected_rules(&plan, &snapshot);
+            let memory = &mut self.memory;
+            result = context.provider.run_writes(|| execution::run(context, memory, &plan, &snapshot));
+        }
         // A note is about a write, which has to be completed.
         plan.notes.retain(|note| !result.given_up.contains_key(&note.hostname));
         plan.notes.extend(noted);
@@ -99,19 +109,6 @@ impl ApplyRequest<'_> {
         self.context.has_time()
             && (attempt.result.has_lost_answer
                 || self.probe_failed_tunnels(&attempt.plan) && self.context.has_time())
-    }
-
-    /// Writes what the plan asks for, unless this is a dry run: applications first. The plan gets the refusals of
-    /// applications that were not written.
-    fn write(&mut self, plan: Plan, snapshot: &Snapshot) -> Attempt {
-        if plan.is_empty() || self.context.provider.is_dry_run() {
-            return Attempt { plan, result: RunResult::default() };
-        }
-        self.planned_protected_deletions |= deletes_protected_rules(&plan, snapshot);
-        let plan = self.write_applications(plan);
-        let (context, memory) = (self.context, &mut self.memory);
-        let result = context.provider.run_writes(|| execution::run(context, memory, &plan, snapshot));
-        Attempt { plan, result }
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -149,12 +146,16 @@ impl ApplyRequest<'_> {
     /// The plan of a turn, or in a dry run of all hostnames. A hostname moves only once the connectors of its next tunnel
     /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
     /// place in the turn.
-    fn plan_with_ready_tunnels(&self, snapshot: &Snapshot) -> Plan {
+    ///
+    /// `failed` are the fingerprints of applications that this attempt could not write, with the reasons.
+    fn plan_with_ready_tunnels(&self, snapshot: &Snapshot, failed: BTreeMap<u64, Reason>) -> Plan {
         let WriteMemory { write_history, targets, turn } = &*self.memory;
         let (provider, now) = (self.context.provider, self.context.provider.clock().now());
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
+        let mut paused = write_history.paused(now);
+        paused.extend(failed);
         let mut inputs = PlanInputs {
-            paused: write_history.paused(now),
+            paused,
             unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
@@ -208,21 +209,16 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Does the work on applications, in half of the time if the plan has other writes. Returns the plan with refusals for
-    /// work that is not done.
-    fn write_applications(&mut self, plan: Plan) -> Plan {
-        if plan.application_writes.is_empty() {
-            return plan;
-        }
+    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons of those
+    /// that were not written, by the fingerprints of their content.
+    fn write_applications(&mut self, plan: &Plan) -> BTreeMap<u64, Reason> {
         let half = self.context.within(self.context.time_left() / 2);
         let context = if plan.hosts.is_empty() { self.context } else { half };
         let results = write_applications(context, &plan.application_writes);
-        let mut failed = Vec::new();
-        for (write, result) in plan.application_writes.iter().zip(results) {
-            let reason = self.remember_application(write, result);
-            failed.extend(reason.map(|reason| (write.clone(), reason)));
-        }
-        plan.refusing_applications(&failed)
+        let failed = plan.application_writes.iter().zip(results).filter_map(|(write, result)| {
+            Some((write.content_fingerprint(), self.remember_application(write, result)?))
+        });
+        inserted(failed)
     }
 
     /// Remembers the result of a write of an application, and returns the reason why the application was not written.

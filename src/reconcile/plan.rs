@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use crate::model::endpoint::Changes;
 use crate::reconcile::plan::host::planner::plan_host;
-use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::planned::{HostOutcome, WaitingOpening};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::snapshot::Snapshot;
@@ -53,8 +53,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let access_requests = request::access_requests(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
-    let turn = planned_turn(candidates(requests, context), turn, context);
-    let mut plan = waiting_openings::decide_openings(turn, snapshot, inputs.is_dry_run);
+    let (plan, openings) = planned_turn(candidates(requests, context), turn, context);
+    let mut plan = waiting_openings::with_openings(plan, openings, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -89,14 +89,14 @@ fn candidates(
     candidates
 }
 
-/// The plan of the candidates until enough hostnames change. All remaining candidates are postponed, but for requests
-/// with deletions that are planned without writes of rules and records.
+/// The plan of the candidates until enough hostnames change, without the refusals of its waiting openings. All remaining
+/// candidates are postponed, but for requests with deletions that are planned without writes of rules and records.
 fn planned_turn(
     mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
     turn: Turn<'_>,
     context: PlanContext<'_>,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> (Plan, Vec<WaitingOpening>) {
+    let (mut plan, mut openings) = (Plan::default(), Vec::new());
     let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
     for (position, candidate) in first.into_iter().chain(candidates) {
         let outcome = match candidate {
@@ -113,7 +113,8 @@ fn planned_turn(
         plan.refusals.extend(outcome.refusals);
         plan.notes.extend(outcome.notes);
         plan.application_writes.extend(outcome.application_writes);
+        openings.extend(outcome.openings);
     }
     plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
-    plan
+    (plan, openings)
 }

@@ -13,7 +13,8 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
     /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused and
-    /// would refuse again, and of writes that are reverted each time, with the state that they replace.
+    /// would refuse again, of applications that this attempt could not write, and of writes that are reverted each time,
+    /// with the state that they replace.
     pub paused: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
     /// configured tunnel.

@@ -5,7 +5,6 @@ use std::fmt;
 use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::text::rule_at;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::stamp::NamespaceCode;
 
@@ -181,11 +180,6 @@ pub enum Reason {
     TunnelUnwritable(TunnelId, String),
     /// A write to a zone failed so, or no time or calls were left for a write.
     Failed(String),
-    /// The application of this place is written first.
-    WaitsForApplication(Place),
-    /// The endpoint asks to be open, and a later request finishes that: rules still accept the tokens of the first of these
-    /// applications, or there are several.
-    WaitsForDeletion(Vec<Box<str>>),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.
@@ -248,7 +242,7 @@ impl Reason {
         Self::RuleConflict(_) => "rule_conflict", Mistake;
         Self::Cloudflare(_) => "cloudflare", Cloudflare;
         Self::Failed(_) | Self::TunnelUnwritable(..) => "failed", Cloudflare;
-        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForDeletion(_) => "waiting", Waiting;
+        Self::Waiting(_) => "waiting", Waiting;
         Self::Moving(_) => "moving", Waiting;
         Self::NotKept { .. } => "not_kept", HeldByOthers;
     }
@@ -261,8 +255,6 @@ impl Reason {
             Self::MassDeletion { .. }
                 | Self::TunnelUnwritable(..)
                 | Self::Failed(_)
-                | Self::WaitsForApplication(_)
-                | Self::WaitsForDeletion(_)
                 | Self::Waiting(_)
                 | Self::Moving(_)
         )
@@ -425,13 +417,6 @@ impl Reason {
             | Self::TunnelUnwritable(_, text)
             | Self::Waiting(text)
             | Self::Moving(text) => text.clone(),
-            Self::WaitsForApplication(_) => {
-                String::from("the webhook writes the Access application first; a later loop writes the rule")
-            }
-            Self::WaitsForDeletion(_) => String::from(
-                "the rule's Access check is removed before the Access application is deleted; a later loop \
-                 finishes the opening",
-            ),
             Self::Cloudflare(text) => format!("Cloudflare refused the write: {text}"),
             Self::NotKept { what } => format!(
                 "this write ({what}) is undone each time: if another instance has this OWNER_ID, give each \

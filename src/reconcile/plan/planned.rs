@@ -9,7 +9,7 @@ use crate::label_values::label_values;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
+use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::host::comment::CommentTemplate;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -49,28 +49,6 @@ impl Plan {
             host.is_some_and(|host| host.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
-    }
-
-    /// The plan after applications were not written, each with the reason. A refusal that waits for the write gets the
-    /// reason. If no refusal waits for it, a new one is added.
-    pub(crate) fn refusing_applications(mut self, failed: &[(ApplicationWrite, Reason)]) -> Self {
-        for (ApplicationWrite { place, operation, .. }, reason) in failed {
-            let waits = |refusal: &&mut Refusal| match &refusal.reason {
-                Reason::WaitsForApplication(first) => first == place,
-                Reason::WaitsForDeletion(ids) => {
-                    matches!(operation, ApplicationOperation::Delete(id) if ids.contains(id))
-                }
-                _ => false,
-            };
-            let mut waiting = self.refusals.iter_mut().filter(waits).peekable();
-            if waiting.peek().is_some() {
-                waiting.for_each(|refusal| refusal.reason = reason.clone());
-            } else {
-                let path = Some(place.path().unwrap_or_default());
-                self.refusals.push(Refusal::new(place.hostname().as_str(), path, None, reason.clone()));
-            }
-        }
-        self
     }
 }
 
@@ -154,6 +132,16 @@ pub(super) struct HostOutcome {
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) application_writes: Vec<ApplicationWrite>,
+    pub(super) openings: Vec<WaitingOpening>,
+}
+
+/// An endpoint that opens its place, which takes several requests.
+#[derive(Debug)]
+pub(super) struct WaitingOpening {
+    /// The refusal of the endpoint, if nothing keeps its place closed for ever.
+    pub(super) refusal: Refusal,
+    /// The applications over the place: rules still accept the tokens of the first one, or there are several.
+    pub(super) applications: Vec<Box<str>>,
 }
 
 impl HostOutcome {
@@ -170,9 +158,9 @@ impl HostOutcome {
     /// hostname asks for the deletion of no application.
     pub(super) fn without_writes(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_) | Reason::WaitsForDeletion(_)));
+        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, notes: Vec::new(), ..self.with_refusals(refusals) }
+        Self { plan: None, notes: Vec::new(), openings: Vec::new(), ..self.with_refusals(refusals) }
     }
 }
 

@@ -13,30 +13,32 @@ use crate::model::TunnelId;
 use crate::reconcile::access::gate::ApplicationOperation;
 use crate::reconcile::access::relying::rule_text;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::{HostPlan, Plan};
+use crate::reconcile::plan::planned::{HostPlan, Plan, WaitingOpening};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The plan after the refusal of openings that wait for an application which stays: they fail no request. A dry run
-/// shows the state after all loops: there the other openings do not wait, and the refused ones delete no application.
-pub(super) fn decide_openings(plan: Plan, snapshot: &Snapshot, is_dry_run: bool) -> Plan {
+/// The plan with the refusals of its waiting openings. An opening that waits for an application which stays fails no
+/// request. A dry run shows the state after all loops: there the other openings do not wait, and the refused ones delete no
+/// application.
+pub(super) fn with_openings(
+    mut plan: Plan,
+    openings: Vec<WaitingOpening>,
+    snapshot: &Snapshot,
+    is_dry_run: bool,
+) -> Plan {
     let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
     let moving: BTreeSet<&str> = inserted(moving.map(|one| &*one.hostname));
     let (mut refusals, mut kept) = (Vec::new(), BTreeSet::new());
-    for refusal in &plan.refusals {
-        let Reason::WaitsForDeletion(applications) = &refusal.reason else {
-            refusals.push(refusal.clone());
-            continue;
-        };
-        if let Some(reason) = still_protected(refusal, applications, &plan, &moving, snapshot) {
-            kept.extend(applications.iter().cloned());
-            refusals.push(Refusal { reason, ..refusal.clone() });
+    for WaitingOpening { refusal, applications } in openings {
+        if let Some(reason) = still_protected(&refusal, &applications, &plan, &moving, snapshot) {
+            kept.extend(applications);
+            refusals.push(Refusal { reason, ..refusal });
         } else if !is_dry_run {
-            refusals.push(refusal.clone());
+            refusals.push(refusal);
         }
     }
-    let mut plan = Plan { refusals, ..plan };
+    plan.refusals.extend(refusals);
     if is_dry_run {
         plan.application_writes.retain(
             |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),

@@ -16,11 +16,15 @@ use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::asks_for_login;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::HostOutcome;
+use crate::reconcile::plan::planned::{HostOutcome, WaitingOpening};
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
+
+const APPLICATION_FIRST: &str =
+    "the webhook writes the Access application first; a later loop writes the rule";
+const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a later loop finishes the opening";
 
 /// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a> {
@@ -76,17 +80,19 @@ pub(super) fn decide<'a>(
     refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
     refusals.extend(ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason)));
+    let mut openings = Vec::new();
     for one in &wanted {
         if let Some(AccessStep::Opening { deletions, waits_for }) = one.accepted().map(Gated::access_step) {
             application_writes.extend(deletions.iter().cloned());
-            let waits = (!waits_for.is_empty()).then(|| Reason::WaitsForDeletion(waits_for.clone()));
-            refusals.extend(waits.map(|reason| one.refusal(host.name(), &reason)));
+            let refusal = one.refusal(host.name(), &Reason::Waiting(CHECK_FIRST.to_owned()));
+            let applications = waits_for.clone();
+            openings.extend((!applications.is_empty()).then_some(WaitingOpening { refusal, applications }));
         }
     }
     let notes = wanted.iter().filter_map(|one| opening_note(&host, one)).collect();
     let withdrawn = withdrawn_now(withdrawals, &wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
-    let outcome = HostOutcome { refusals, application_writes, notes, ..HostOutcome::default() };
+    let outcome = HostOutcome { refusals, application_writes, notes, openings, ..HostOutcome::default() };
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
@@ -234,9 +240,8 @@ fn without_room(
 
 /// Endpoints whose applications are written before their rules.
 fn before_application(wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let place = |one: &Wanted<Gated>| Some(one.first_write()?.place.clone());
-    let waiting = wanted.iter().enumerate().filter_map(|(index, one)| Some((index, place(one)?)));
-    waiting.map(|(index, place)| (index, Reason::WaitsForApplication(place))).collect()
+    let waiting = wanted.iter().enumerate().filter(|(_, one)| one.first_write().is_some());
+    waiting.map(|(index, _)| (index, Reason::Waiting(APPLICATION_FIRST.to_owned()))).collect()
 }
 
 /// The refused endpoints, by object.
