@@ -86,10 +86,18 @@ pub(crate) enum AccessStep {
     Opening {
         /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the place.
         deletions: Vec<ApplicationWrite>,
-        /// The applications over the place, if a later request has to finish the opening: rules still accept the first
-        /// one's tokens, or there are several.
-        waits_for: Vec<Box<str>>,
+        /// `None` if this request finishes the opening.
+        waiting: Option<WaitingForDeletion>,
     },
+}
+
+/// The deletions that an opening waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WaitingForDeletion {
+    pub(crate) reason: Reason,
+    /// The ids of the applications over the place: rules still accept the tokens of the first one, there are several, or the
+    /// deletion of the first one failed.
+    pub(crate) applications: Vec<Box<str>>,
 }
 
 /// A publication that passed the gate, with the work on Access besides. Only the gate makes one, so every rule that is

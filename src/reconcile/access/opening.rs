@@ -2,13 +2,16 @@
 //! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
 
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingForDeletion};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
 use crate::reconcile::access::requests::{Asks, UnopenedPlace};
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
+
+const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a later loop finishes \
+     the opening";
 
 impl Gate<'_> {
     /// The work that opens the place of the publication.
@@ -49,20 +52,22 @@ impl Gate<'_> {
             return Err(Reason::Waiting(problem.to_string()));
         }
         let Some(first) = covering.first() else {
-            return Ok(AccessStep::Opening { deletions: Vec::new(), waits_for: Vec::new() });
+            return Ok(AccessStep::Opening { deletions: Vec::new(), waiting: None });
         };
         let is_accepted = context.snapshot.is_accepted(first.application);
         // A dry run shows the state after all loops.
         let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
         let deletions: Vec<_> =
             covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
-        deletions
-            .iter()
-            .try_for_each(|write| context.inputs.check_not_paused(write.content_fingerprint()))?;
+        let is_not_paused =
+            |write: &ApplicationWrite| context.inputs.check_not_paused(write.content_fingerprint());
+        let paused = deletions.iter().try_for_each(is_not_paused).err();
+        let deletions = if paused.is_some() { Vec::new() } else { deletions };
         let is_last = !is_accepted && covering.len() == 1;
-        let ids = || covering.iter().map(|own| own.application.id.clone()).collect();
-        let waits_for = if is_last { Vec::new() } else { ids() };
-        Ok(AccessStep::Opening { deletions, waits_for })
+        let reason = paused.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
+        let applications = covering.iter().map(|own| own.application.id.clone()).collect();
+        let waiting = reason.map(|reason| WaitingForDeletion { reason, applications });
+        Ok(AccessStep::Opening { deletions, waiting })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The

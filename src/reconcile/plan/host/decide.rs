@@ -12,7 +12,7 @@ use super::{adoption, comment, obstacle};
 use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, WaitingForDeletion};
 use crate::reconcile::access::host_protection::asks_for_login;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
@@ -24,7 +24,6 @@ use crate::reconcile::stamp::Digest;
 
 const APPLICATION_FIRST: &str =
     "the webhook writes the Access application first; a later loop writes the rule";
-const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a later loop finishes the opening";
 
 /// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a> {
@@ -66,15 +65,8 @@ pub(super) fn decide<'a>(
     // `adjust` leaves one endpoint for each path. Of several that are not refused so far, the first by object counts.
     let mut paths = BTreeSet::new();
     let counts = |one: &Wanted<Gated>| one.reason().is_some() || paths.insert(one.set_identifier.clone());
-    let (host, wanted) = settled(before, wanted.into_iter().filter(counts).collect(), withdrawals);
-    let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-    // Last, when it is known which endpoints could be published. A dry run writes nothing, so no rule waits.
-    let waiting = if host.is_dry_run() { Vec::new() } else { before_application(&wanted) };
-    let (host, wanted) = if waiting.is_empty() {
-        (host, wanted)
-    } else {
-        settled(before, refuse(wanted, waiting), withdrawals)
-    };
+    let wanted = wanted.into_iter().filter(counts).collect();
+    let (host, wanted, mut application_writes) = settled(before, wanted, withdrawals);
     let refusal = |one: &Wanted<Gated>| Some(one.refusal(host.name(), one.reason()?));
     let mut refusals: Vec<Refusal> = wanted.iter().filter_map(refusal).collect();
     refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
@@ -82,11 +74,12 @@ pub(super) fn decide<'a>(
     refusals.extend(ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason)));
     let mut openings = Vec::new();
     for one in &wanted {
-        if let Some(AccessStep::Opening { deletions, waits_for }) = one.accepted().map(Gated::access_step) {
+        if let Some(AccessStep::Opening { deletions, waiting }) = one.accepted().map(Gated::access_step) {
             application_writes.extend(deletions.iter().cloned());
-            let refusal = one.refusal(host.name(), &Reason::Waiting(CHECK_FIRST.to_owned()));
-            let applications = waits_for.clone();
-            openings.extend((!applications.is_empty()).then_some(WaitingOpening { refusal, applications }));
+            openings.extend(waiting.as_ref().map(|WaitingForDeletion { reason, applications }| {
+                let (refusal, applications) = (one.refusal(host.name(), reason), applications.clone());
+                WaitingOpening { refusal, applications }
+            }));
         }
     }
     let notes = wanted.iter().filter_map(|one| opening_note(&host, one)).collect();
@@ -96,32 +89,33 @@ pub(super) fn decide<'a>(
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// The endpoints after the refusal of those that cannot be published, and the hostname with everything that is taken
-/// over for the others.
+/// The endpoints after the refusal of those that cannot be published, the hostname with everything that is taken over for
+/// the others, and the work on applications that comes before rules.
 fn settled<'a>(
     before: &Host<'a>,
     mut wanted: Vec<Wanted<Gated>>,
     withdrawals: &Withdrawn,
-) -> (Host<'a>, Vec<Wanted<Gated>>) {
+) -> (Host<'a>, Vec<Wanted<Gated>>, Vec<ApplicationWrite>) {
+    let mut first_writes = Vec::new();
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
-        let refused = refused_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
+        let mut refused = refused_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
+        if refused.is_empty() && first_writes.is_empty() {
+            // Last, when it is known which endpoints could be published. A dry run writes nothing, so no rule waits.
+            first_writes = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
+            refused = if host.is_dry_run() { Vec::new() } else { before_application(&wanted) };
+        }
         if refused.is_empty() {
-            return (host, wanted);
+            return (host, wanted, first_writes);
         }
-        wanted = refuse(wanted, refused);
-    }
-}
-
-/// Puts the reasons in place of the publications at these indices.
-fn refuse(mut wanted: Vec<Wanted<Gated>>, reasons: Vec<(usize, Reason)>) -> Vec<Wanted<Gated>> {
-    for (index, reason) in reasons {
-        if let Some(one) = wanted.get_mut(index) {
-            one.publication = Err(reason);
+        // The reasons stand in place of the publications.
+        for (index, reason) in refused {
+            if let Some(one) = wanted.get_mut(index) {
+                one.publication = Err(reason);
+            }
         }
     }
-    wanted
 }
 
 /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
