@@ -30,6 +30,10 @@ impl RuleEdit {
         Self::Delete { .. } => "rule_deleted",
     }
 
+    pub(crate) fn is_deletion(&self) -> bool {
+        matches!(self, Self::Delete { .. })
+    }
+
     /// The text of a log line about the edit.
     pub(crate) fn log_text(&self) -> String {
         match self {

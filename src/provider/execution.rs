@@ -118,7 +118,7 @@ impl<'a> Execution<'a> {
 
     fn write_stage(&mut self, stage: Stage, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         let mut by_target: BTreeMap<WriteTarget<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-        for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage() == stage) {
+        for piece in hosts.iter().copied().flat_map(pieces).filter(|piece| piece.stage == stage) {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use crate::collections::inserted;
-use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
@@ -23,7 +22,7 @@ use crate::provider::parallel::in_parallel;
 use crate::provider::report::{application_text, describe};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
-use crate::reconcile::plan::{self, ComparedWrite, Plan, PlannedEdit, Turn};
+use crate::reconcile::plan::{self, ComparedWrite, Plan, Turn};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -253,7 +252,8 @@ impl ApplyRequest<'_> {
 
 /// True if the plan deletes rules of a hostname with an application of ours, or removes digests of deleted rules.
 fn deletes_protected_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
-    let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
     let mut hosts = snapshot.own_applications().filter_map(|own| plan.host(own.place.hostname().as_str()));
-    hosts.any(|host| !host.removed_dangling.is_empty() || host.edits.iter().any(is_deletion))
+    hosts.any(|host| {
+        !host.removed_dangling.is_empty() || host.edits.iter().any(|planned| planned.edit.is_deletion())
+    })
 }

@@ -38,11 +38,6 @@ pub fn is_unknown_path(set_identifier: &str) -> bool {
     set_identifier.starts_with(UNREAD_PREFIX)
 }
 
-/// True if the endpoints ask for the same path of the same hostname.
-pub(super) fn have_same_path(one: &Endpoint, other: &Endpoint) -> bool {
-    one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
-}
-
 /// The path of a set identifier; `None` for the whole hostname.
 pub fn path_of(set_identifier: &str) -> Option<&str> {
     Some(set_identifier).filter(|path| !path.is_empty())

@@ -77,14 +77,9 @@ pub fn rules<'e>(
     let stray_path = base.path_property().filter(|_| !base_is_rule);
     let mut rules = groups;
     rules.extend(base_is_rule.then_some(base));
-    rules.retain(|rule| !is_excluded(rule, object_is_excluded));
+    // A group that is not complete may be a misspelled one, so only the exclusion of the whole object counts for it.
+    rules.retain(|rule| !(rule.says_excluded() && (object_is_excluded || rule.is_complete)));
     (rules, stray_path)
-}
-
-/// True if the properties exclude their rule from tunnels. In a group that is not complete, which may be a misspelled
-/// one, only the exclusion of the whole object counts.
-fn is_excluded(rule: &RuleProperties<'_>, object_is_excluded: bool) -> bool {
-    rule.says_excluded() && (object_is_excluded || rule.is_complete)
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {

@@ -17,7 +17,7 @@ mod waiting_openings;
 pub use correction::corrections;
 pub(crate) use fingerprints::{ComparedWrite, writes_of};
 pub use host::comment::CommentTemplate;
-pub use piece::{Piece, PieceContent, pieces, rule_fingerprint};
+pub use piece::{Piece, pieces, rule_fingerprint};
 pub(crate) use piece::{PieceKey, WriteTarget};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};

@@ -18,7 +18,7 @@ use crate::model::text::rule_at;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
 use crate::reconcile::access::wanted::OPEN;
-use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
+use crate::reconcile::canonical::{Candidate, RECORD_ONLY, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::NamespaceCode;
@@ -34,7 +34,9 @@ const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a 
 pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -> (Vec<bool>, Vec<Note>) {
     let (mut wins, mut notes) = (Vec::new(), Vec::new());
     let entitled = entitled(on_host, snapshot);
-    for candidates in on_host.chunk_by(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
+    for candidates in
+        on_host.chunk_by(|one, other| one.endpoint.set_identifier == other.endpoint.set_identifier)
+    {
         let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
         let winner = contest.winner();
         wins.extend((0..candidates.len()).map(|index| winner.is_some_and(|(winner, _)| winner == index)));

@@ -6,7 +6,9 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
+    AccessReadError, AccessReading, AccessSnapshot,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::{Value, json};
@@ -60,7 +62,7 @@ fn covering(destinations: &[&str]) -> AccessReading {
 
 fn unread(zone: &str) -> AccessReading {
     let AccessReading::Read(mut access) = covering(&[NAME]) else { unreachable!() };
-    access.unread_zones.push((zone.into(), "its applications were not read".into()));
+    access.unread_zones.push((zone.into(), AccessReadError::temporary("its applications were not read")));
     AccessReading::Read(access)
 }
 
@@ -164,7 +166,11 @@ fn cover_with_another_audience_or_team_is_repaired() {
 
 #[test]
 fn where_access_is_not_read_new_ones_wait_standing_ones_stay_and_deletions_go() {
-    for access in [AccessReading::Failed("HTTP 500".into()), AccessReading::NotAsked, unread("example.com")] {
+    for access in [
+        AccessReading::Failed(AccessReadError::temporary("HTTP 500")),
+        AccessReading::NotAsked,
+        unread("example.com"),
+    ] {
         let mut cloudflare = guarded(covering(&[NAME, "gone.example.com"]));
         let gone = published("gone.example.com", "http://web:80");
         run(&mut cloudflare, &[app(), vec![gone.clone()]].concat());

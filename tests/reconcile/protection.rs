@@ -211,7 +211,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     cloudflare.edit_rules(HOME, Vec::clear);
     assert!(cloudflare.snapshot().has_protection_claim(), "so Access is read");
     let mut unread = cloudflare.clone();
-    unread.access = AccessReading::Failed("it hangs".into());
+    unread.access = AccessReading::Failed(AccessReadError::temporary("it hangs"));
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", "")])), ["waiting"]);
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", OPEN)])), ["waiting"], "the word neither");
     settle(&mut cloudflare, &[at(NAME, "", "")]);

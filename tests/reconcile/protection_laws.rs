@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
 use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Destination, PolicyDecision};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReadError, AccessReading};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;
 use test_support::external_dns::{Changes, Registry, TXT};
@@ -409,7 +409,7 @@ proptest! {
             cloudflare.run_loop(&desired, writes);
         }
         if is_unread {
-            cloudflare.access = AccessReading::Failed("HTTP 500".into());
+            cloudflare.access = AccessReading::Failed(AccessReadError::temporary("HTTP 500"));
         }
         // Of several at one place the program leaves one.
         let mut adjusted = cloudflare.adjusted(&desired);

@@ -28,7 +28,7 @@ fn names(plan: &Plan) -> Vec<String> {
 /// What is known once Cloudflare refused the records of such hostnames.
 fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> PlanInputs {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
-    let records = hosts.flat_map(pieces).filter(|piece| piece.edit().is_none());
+    let records = hosts.flat_map(pieces).filter(|piece| piece.edit.is_none());
     let held = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
     PlanInputs { paused: held.collect(), ..PlanInputs::default() }
 }

@@ -11,7 +11,7 @@ use crate::model::{AccountId, Zone};
 use crate::provider::backend::Backend;
 use crate::provider::memory::{ApplicationWriteOutcome, RecentWrite};
 use crate::provider::parallel::in_parallel;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSnapshot};
 
 const NOT_SET_UP: &str =
@@ -120,8 +120,7 @@ impl Backend {
 
     /// The place of an application of ours.
     fn place_of(&self, application: &Application) -> Option<Place> {
-        let owner = &self.provider_settings.operator.owner;
-        Place::of_application(application, owner, &place::tag(owner))
+        Place::of_application(application, &self.provider_settings.operator.owner)
     }
 }
 
@@ -145,6 +144,6 @@ fn unread(error: &Error, permission: &str) -> AccessReadError {
         Error::Credentials(_) => {
             AccessReadError { reason: format!("{error}; {permission}").into(), is_permanent: true }
         }
-        error => error.to_string().as_str().into(),
+        error => AccessReadError::temporary(error.to_string()),
     }
 }

@@ -30,7 +30,7 @@ impl<'a> Execution<'a> {
         }
         self.ledger.mark_edited(tunnel, &sent);
         let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
-        for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
+        for (piece, edit) in changed.filter_map(|piece| Some((piece, &piece.edit?.edit))) {
             let line = describe_edit(piece.hostname(), tunnel, edit);
             self.context.provider.log_change(edit.label_value(), &line);
         }
@@ -47,7 +47,8 @@ impl<'a> Execution<'a> {
     ) -> (Vec<Piece<'a>>, Edited) {
         let mut sent = pieces.to_vec();
         loop {
-            let edits: Vec<RuleEdit> = sent.iter().filter_map(Piece::edit).cloned().collect();
+            let edits: Vec<RuleEdit> =
+                sent.iter().filter_map(|piece| Some(piece.edit?.edit.clone())).collect();
             let edited = document.edit(&edits, &|rule| self.ledger.own_digests.has(tunnel, rule));
             if edited.refused.is_empty() {
                 return (sent, edited);

@@ -9,7 +9,6 @@ use std::cmp::Ordering;
 use std::mem;
 use std::time::Duration;
 
-use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::reconcile::plan::{HostPlan, Piece};
 
@@ -143,13 +142,13 @@ fn one_by_one<'a>(pieces: &[Piece<'a>]) -> impl Iterator<Item = Vec<Piece<'a>>> 
 fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by(|one, other| {
-        let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
+        let edit = |piece: &Piece<'a>| Some(&piece.edit?.edit);
+        let (Some(one), Some(other)) = (edit(one), edit(other)) else {
             return Ordering::Equal;
         };
-        let is_deletion = |edit: &RuleEdit| matches!(edit, RuleEdit::Delete { .. });
         let narrower_first = one.in_order_of_list(other);
-        let in_turn = if is_deletion(one) { narrower_first.reverse() } else { narrower_first };
-        is_deletion(one).cmp(&is_deletion(other)).then(in_turn)
+        let in_turn = if one.is_deletion() { narrower_first.reverse() } else { narrower_first };
+        one.is_deletion().cmp(&other.is_deletion()).then(in_turn)
     });
     pieces
 }
@@ -164,8 +163,9 @@ mod tests {
     use super::*;
     use crate::fixture::{host_plan, put, tunnel};
     use crate::ingress::PathPattern;
+    use crate::ingress::RuleEdit;
     use crate::model::{Hostname, RecordId};
-    use crate::reconcile::plan::{PieceContent, PlannedEdit, RecordOperation};
+    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Stage};
 
     const TIME: Duration = Duration::from_secs(9);
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn piece(host: &HostPlan) -> Piece<'_> {
-        Piece { host, content: PieceContent::Stamp(&host.stamp_operations) }
+        Piece { host, stage: Stage::Stamp, edit: None }
     }
 
     #[test]
@@ -200,8 +200,10 @@ mod tests {
         let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
         let edits = edits.map(planned);
         let host = host_plan(name);
-        let pieces = edits.each_ref().map(|edit| Piece { host: &host, content: PieceContent::Edit(edit) });
-        let sent: Vec<&RuleEdit> = in_order(&pieces).iter().filter_map(Piece::edit).collect();
+        let pieces =
+            edits.each_ref().map(|edit| Piece { host: &host, stage: Stage::EditRules, edit: Some(edit) });
+        let sent: Vec<&RuleEdit> =
+            in_order(&pieces).iter().filter_map(|piece| Some(&piece.edit?.edit)).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }
 

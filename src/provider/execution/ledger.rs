@@ -80,7 +80,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn give_up_refused(&mut self, refused: &[(Piece<'a>, Reason)]) {
         for (piece, reason) in refused {
             let host = piece.host;
-            let Some(PlannedEdit { edit, resource, .. }) = piece.planned_edit() else {
+            let Some(PlannedEdit { edit, resource, .. }) = piece.edit else {
                 self.give_up(host, reason.clone());
                 continue;
             };
@@ -97,7 +97,7 @@ impl<'a> Ledger<'a> {
     /// Marks the edits as written. Their new rules are ours.
     pub(super) fn mark_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
-            if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
+            if let Some(edit @ RuleEdit::Put { .. }) = piece.edit.map(|planned| &planned.edit) {
                 self.own_digests.add(piece.hostname(), [Digest::of(tunnel, edit.path())]);
             }
             self.written.insert(piece.key());
@@ -106,7 +106,7 @@ impl<'a> Ledger<'a> {
 
     /// Marks the stamps or rules as perhaps written, so the stamps stay.
     pub(super) fn mark_uncertain(&mut self, pieces: &[Piece<'a>]) {
-        for piece in pieces.iter().filter(|piece| piece.stage() != Stage::Unstamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage != Stage::Unstamp) {
             self.stamps.insert(piece.hostname(), SentStamps::Uncertain);
         }
     }
@@ -114,7 +114,7 @@ impl<'a> Ledger<'a> {
     /// Marks the operations on records as done. After Stamp, the adopted rules are ours.
     pub(super) fn mark_records_written(&mut self, pieces: &[Piece<'a>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::key));
-        for piece in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
                 RecordOperation::Post(record) => {

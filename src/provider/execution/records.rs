@@ -10,9 +10,7 @@ use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::report::{describe_adoption, describe_operation};
-use crate::reconcile::plan::{
-    Piece, PieceContent, PlannedEdit, RecordOperation, Stage, WriteTarget, corrections,
-};
+use crate::reconcile::plan::{Piece, PlannedEdit, RecordOperation, Stage, WriteTarget, corrections};
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -79,7 +77,7 @@ impl<'a> Execution<'a> {
 
     /// Logs what the pieces of [`Stage::Stamp`] take over.
     fn report_adoptions(&self, pieces: &[Piece<'_>]) {
-        for host in pieces.iter().filter(|piece| piece.stage() == Stage::Stamp).map(|piece| piece.host) {
+        for host in pieces.iter().filter(|piece| piece.stage == Stage::Stamp).map(|piece| piece.host) {
             for adoption in &host.adoptions {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
@@ -95,7 +93,7 @@ impl<'a> Execution<'a> {
         for host in &self.plan.hosts {
             let Some(stamped) = self.ledger.stamped_to_correct(host) else { continue };
             let is_written = |planned: &'a PlannedEdit| {
-                self.ledger.is_written(&Piece { host, content: PieceContent::Edit(planned) })
+                self.ledger.is_written(&Piece { host, stage: Stage::EditRules, edit: Some(planned) })
             };
             let before = self.snapshot.zone(&host.zone).map(|zone| zone.records_of(&host.hostname));
             let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();

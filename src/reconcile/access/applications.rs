@@ -10,7 +10,7 @@ use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ApplicationKind};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::destination::literal_end;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
 /// An application of ours, with the place in its name. Its destinations may have changed since.
@@ -36,13 +36,12 @@ pub(crate) struct ApplicationIndex {
 impl ApplicationIndex {
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let (mut index, owner) = (Self::default(), &*snapshot.operator().owner);
-        let tag = place::tag(owner);
         for (number, application) in snapshot.access.applications().iter().enumerate() {
             if application.kind != ApplicationKind::Unrelated {
                 let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
                 index.near.extend(ends.map(|end| (end, number)));
             }
-            let place = Place::of_application(application, owner, &tag);
+            let place = Place::of_application(application, owner);
             index.places.extend(place.clone().map(|place| (application.id.clone(), place)));
             index.ours.extend(place.map(|place| (place, number)));
         }

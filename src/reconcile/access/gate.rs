@@ -226,7 +226,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wanted.clone()),
         };
         let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
-        context.inputs.check_not_paused(write.content_fingerprint())?;
+        context.inputs.check_not_paused(|| write.content_fingerprint())?;
         Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
     }
 

@@ -60,7 +60,7 @@ impl Gate<'_> {
         let deletions: Vec<_> =
             covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
         let is_not_paused =
-            |write: &ApplicationWrite| context.inputs.check_not_paused(write.content_fingerprint());
+            |write: &ApplicationWrite| context.inputs.check_not_paused(|| write.content_fingerprint());
         let paused = deletions.iter().try_for_each(is_not_paused).err();
         let deletions = if paused.is_some() { Vec::new() } else { deletions };
         let is_last = !is_accepted && covering.len() == 1;

@@ -45,10 +45,11 @@ impl Place {
         Self { hostname: hostname.clone(), path: path.map(Into::into) }
     }
 
-    /// The place for which an application of ours was made, whatever its destinations are now. `tag` is that of `owner`. An
+    /// The place for which an application of ours was made, whatever its destinations are now. An
     /// application that a person has renamed is foreign.
-    pub fn of_application(application: &Application, owner: &str, tag: &str) -> Option<Self> {
+    pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
         let name = application.name.strip_suffix(&name_suffix(owner))?;
+        let tag = tag(owner);
         if !application.tags.iter().any(|one| **one == *tag) {
             return None;
         }
@@ -229,11 +230,8 @@ mod tests {
             "a.example.com/api (ExternalDNS default)"
         );
         let one = application("a.example.com", "^/api(/|$)");
-        assert_eq!(
-            Place::of_application(&one, "default", &tag("default")),
-            Some(place("a.example.com", "^/api(/|$)"))
-        );
-        assert_eq!(Place::of_application(&one, "other", &tag("other")), None);
+        assert_eq!(Place::of_application(&one, "default"), Some(place("a.example.com", "^/api(/|$)")));
+        assert_eq!(Place::of_application(&one, "other"), None);
         for name in [
             "mine",
             "My app (ExternalDNS default)",
@@ -243,10 +241,10 @@ mod tests {
             "a.example.com/a//b (ExternalDNS default)",
         ] {
             let renamed = Application { name: name.into(), ..one.clone() };
-            assert_eq!(Place::of_application(&renamed, "default", &tag("default")), None, "{name}");
+            assert_eq!(Place::of_application(&renamed, "default"), None, "{name}");
         }
         let untagged = Application { tags: Vec::new(), ..one };
-        assert_eq!(Place::of_application(&untagged, "default", &tag("default")), None);
+        assert_eq!(Place::of_application(&untagged, "default"), None);
     }
 
     #[test]

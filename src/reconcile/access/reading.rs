@@ -25,9 +25,8 @@ pub struct AccessReadError {
     pub is_permanent: bool,
 }
 
-impl From<&str> for AccessReadError {
-    /// A temporary reason.
-    fn from(reason: &str) -> Self {
+impl AccessReadError {
+    pub fn temporary(reason: impl Into<Box<str>>) -> Self {
         Self { reason: reason.into(), is_permanent: false }
     }
 }
@@ -70,7 +69,7 @@ impl AccessReading {
         match self {
             Self::Read(access) => Ok(access),
             Self::Failed(unread) => Err(unread.clone()),
-            Self::NotAsked => Err("nothing was read of Cloudflare Access".into()),
+            Self::NotAsked => Err(AccessReadError::temporary("nothing was read of Cloudflare Access")),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::host_protection::{Covering, HostProtection};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::requests::AccessRequests;
+use crate::reconcile::access::requests::{AccessRequests, Asks};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The first rule, record, destination, zone or place that would be open without the application. `opened` is the place
@@ -29,7 +29,7 @@ pub(super) fn first_relying(
     snapshot: &Snapshot,
 ) -> Option<String> {
     let place = own.place;
-    if requests.unopened.iter().any(|one| one.keeps_application_of(place)) {
+    if requests.unopened.iter().any(|one| one.asks != Asks::Unknown && one.place == *place) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
@@ -85,7 +85,10 @@ impl NameUnder<'_> {
             !(may_lose_checks && is_of_wildcard && rule.requires_another(self.own.application))
         };
         let rules = tunnel.rules_taking_until(self.name(), self.own.place.path(), &is_last);
-        rules.into_iter().find(|rule| self.becomes_open(id, rule)).map(rule_text)
+        rules
+            .into_iter()
+            .find(|rule| !self.is_to_be_open(id, rule) && !self.stays_closed(rule))
+            .map(rule_text)
     }
 
     /// Our record without a rule, if it would be open and no endpoint opens or withdraws it.
@@ -93,11 +96,6 @@ impl NameUnder<'_> {
         let place = self.place_of(None);
         let is_asked_for = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
         self.protection.record_only().filter(|_| !is_asked_for).map(record_text)
-    }
-
-    /// True if visitors would reach the rule without a login, although no endpoint asks for that.
-    fn becomes_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        !self.is_to_be_open(tunnel, rule) && !self.stays_closed(rule)
     }
 
     /// True if an endpoint opens the rule, or if no login is missed there.

@@ -40,11 +40,6 @@ pub(crate) enum Asks {
 }
 
 impl UnopenedPlace {
-    /// True if the endpoint is for exactly this place, and asks for its application or preserves it.
-    pub(super) fn keeps_application_of(&self, place: &Place) -> bool {
-        self.asks != Asks::Unknown && self.place == *place
-    }
-
     /// True if an application at `from` also covers visitors of this place. A place that is wider than `from` on the same
     /// hostname does not count, because the endpoint of `from` decides about that path.
     pub(super) fn is_covered_from(&self, from: &Place) -> bool {

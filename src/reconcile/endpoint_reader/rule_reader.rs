@@ -245,12 +245,12 @@ impl RuleReader<'_, '_> {
         let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {
             _ if said != endpoint.property(TUNNEL_WILDCARD) => {
-                "applies to the whole object: set it without a group"
+                Some("applies to the whole object: set it without a group")
             }
-            None | Some(ASKED | "false") => "",
-            Some(_) => "is neither true nor false",
+            None | Some(ASKED | "false") => None,
+            Some(_) => Some("is neither true nor false"),
         };
-        if !problem.is_empty() {
+        if let Some(problem) = problem {
             self.mistake(TUNNEL_WILDCARD, problem);
             return false;
         }

@@ -24,8 +24,7 @@ pub fn corrections<'a>(
     let Some(claims) = corrected_claims(host, &is_written) else { return Vec::new() };
     let Some(comment) = host.comment.with(&claims) else { return Vec::new() };
     let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
-    let is_deletion = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
-    let has_deleted = host.edits.iter().filter(is_deletion).any(&is_written);
+    let has_deleted = host.edits.iter().filter(|planned| planned.edit.is_deletion()).any(&is_written);
     let keeps_stamp = !claims.is_empty() || takes_over || has_deleted;
     let correction = |id: &RecordId| {
         let id = id.clone();

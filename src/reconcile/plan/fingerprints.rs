@@ -60,7 +60,7 @@ pub(super) fn refusals<'a>(host: &'a HostPlan, snapshot: &Snapshot, inputs: &Pla
         return Vec::new();
     }
     let reason = |piece: &Piece<'_>| inputs.paused.get(&piece.fingerprint());
-    let path = |piece: &Piece<'a>| piece.edit().map(|edit| edit.path().unwrap_or_default());
+    let path = |piece: &Piece<'a>| piece.edit.map(|planned| planned.edit.path().unwrap_or_default());
     let refused = pieces(host).filter_map(|piece| Some((path(&piece), reason(&piece)?)));
     let mut paused: Vec<(Option<&str>, &Reason)> = refused.collect();
     if paused.is_empty() {

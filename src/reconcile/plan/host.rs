@@ -69,7 +69,7 @@ impl<'a> HostRule<'a> {
     /// True if the rule is ours, or becomes ours with the stamp of this request. The stamp may name `Ambiguous` rules too,
     /// which are foreign.
     fn is_stamped(&self) -> bool {
-        !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
+        matches!(self.ownership, Ownership::Ours | Ownership::Adopted)
     }
 }
 
@@ -175,11 +175,6 @@ impl<'a> Host<'a> {
     /// The rules that `ADOPT` takes over.
     fn adopted_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
         self.rules.iter().filter(|rule| rule.ownership == Ownership::Adopted)
-    }
-
-    /// The hostname's foreign rules in one tunnel.
-    fn foreign_rules(&self, tunnel: &TunnelId) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_stamped())
     }
 
     /// The rule of a path, ours or foreign.

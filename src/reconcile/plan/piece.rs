@@ -23,19 +23,14 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// Work of one hostname in one stage.
+/// The writes of one hostname in one stage: one edit of a rule, or all operations on the hostname's records, which must be
+/// in one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece<'a> {
     pub host: &'a HostPlan,
-    pub content: PieceContent<'a>,
-}
-
-/// One edit of a rule, or all operations on the hostname's records in a stage, which must be in one batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PieceContent<'a> {
-    Stamp(&'a [RecordOperation]),
-    Edit(&'a PlannedEdit),
-    Unstamp(&'a [RecordOperation]),
+    pub stage: Stage,
+    /// The edit, in [`Stage::EditRules`].
+    pub edit: Option<&'a PlannedEdit>,
 }
 
 /// A piece is identified in its plan by its stage and hostname, and an edit also by the tunnel and path of its rule.
@@ -43,51 +38,33 @@ pub(crate) type PieceKey<'a> = (Stage, &'a str, Option<(&'a TunnelId, Option<&'a
 
 /// The pieces of a hostname.
 pub fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
-    let stamp = PieceContent::Stamp(&host.stamp_operations);
-    let edits = host.edits.iter().map(PieceContent::Edit);
-    let unstamp = PieceContent::Unstamp(&host.unstamp_operations);
-    let contents = [stamp].into_iter().chain(edits).chain([unstamp]);
-    let pieces = contents.map(move |content| Piece { host, content });
-    pieces.filter(|piece| piece.edit().is_some() || !piece.operations().is_empty())
+    let of_records =
+        |stage| Some(Piece { host, stage, edit: None }).filter(|piece| !piece.operations().is_empty());
+    let edits = host.edits.iter().map(|edit| Piece { host, stage: Stage::EditRules, edit: Some(edit) });
+    of_records(Stage::Stamp).into_iter().chain(edits).chain(of_records(Stage::Unstamp))
 }
 
 impl<'a> Piece<'a> {
-    pub(crate) fn stage(&self) -> Stage {
-        match self.content {
-            PieceContent::Stamp(_) => Stage::Stamp,
-            PieceContent::Edit(_) => Stage::EditRules,
-            PieceContent::Unstamp(_) => Stage::Unstamp,
-        }
-    }
-
     pub(crate) fn key(&self) -> PieceKey<'a> {
-        let edited = self.planned_edit().map(|planned| (&planned.tunnel, planned.edit.path()));
-        (self.stage(), self.hostname(), edited)
+        let edited = self.edit.map(|planned| (&planned.tunnel, planned.edit.path()));
+        (self.stage, self.hostname(), edited)
     }
 
     pub(crate) fn target(&self) -> WriteTarget<'a> {
         let zone = WriteTarget::Zone(&self.host.zone);
-        self.planned_edit().map_or(zone, |planned| WriteTarget::Tunnel(&planned.tunnel))
+        self.edit.map_or(zone, |planned| WriteTarget::Tunnel(&planned.tunnel))
     }
 
     pub(crate) fn hostname(&self) -> &'a str {
         &self.host.hostname
     }
 
-    pub(crate) fn planned_edit(&self) -> Option<&'a PlannedEdit> {
-        if let PieceContent::Edit(planned) = self.content { Some(planned) } else { None }
-    }
-
-    /// The edited rule.
-    pub fn edit(&self) -> Option<&'a RuleEdit> {
-        Some(&self.planned_edit()?.edit)
-    }
-
     /// The operations on records; empty for a rule.
     pub(crate) fn operations(&self) -> &'a [RecordOperation] {
-        match self.content {
-            PieceContent::Stamp(operations) | PieceContent::Unstamp(operations) => operations,
-            PieceContent::Edit(_) => &[],
+        match self.stage {
+            Stage::Stamp => &self.host.stamp_operations,
+            Stage::EditRules => &[],
+            Stage::Unstamp => &self.host.unstamp_operations,
         }
     }
 
@@ -100,11 +77,9 @@ impl<'a> Piece<'a> {
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
     pub fn fingerprint(&self) -> u64 {
-        match self.content {
-            PieceContent::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
-            PieceContent::Stamp(operations) | PieceContent::Unstamp(operations) => {
-                fingerprint([&*format!("{operations:?}")])
-            }
+        match self.edit {
+            Some(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
+            None => fingerprint([&*format!("{:?}", self.operations())]),
         }
     }
 }
@@ -152,7 +127,8 @@ mod tests {
         for (operations, only_adds_records) in
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
-            let piece = Piece { host: &host_plan("a.example.com"), content: PieceContent::Stamp(operations) };
+            let host = HostPlan { stamp_operations: operations.to_vec(), ..host_plan("a.example.com") };
+            let piece = Piece { host: &host, stage: Stage::Stamp, edit: None };
             assert_eq!(piece.only_adds_records(), only_adds_records, "{operations:?}");
         }
     }

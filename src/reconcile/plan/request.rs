@@ -57,20 +57,13 @@ impl<P> Wanted<P> {
     }
 }
 
-impl HostRequest {
-    /// The object that asks for the hostname; the first if there are several.
-    pub(super) fn resource(&self) -> Option<Box<str>> {
-        self.wanted.iter().filter_map(|wanted| wanted.resource.as_deref()).min().map(Into::into)
-    }
-}
-
 /// The requests of `changes` by hostname, with a reason in place of the publication of each endpoint with a mistake or
 /// of another namespace.
 pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostRequest> {
     let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
     let Changes { wanted, deleted } = changes;
     let mut reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
-    for endpoint in wanted.iter().filter(|endpoint| endpoint.is_address_or_cname()) {
+    for endpoint in wanted {
         for CanonicalEndpoint { endpoint, publication, intent: _ } in reader.read(endpoint) {
             let wanted = Wanted {
                 resource: endpoint.labels.value(RESOURCE_LABEL).map(Into::into),

@@ -61,11 +61,9 @@ impl Snapshot {
     /// The foreign rule that visitors reach by this record of ours, if the record's stamp is released. The record stays
     /// for that rule, and ExternalDNS is not shown it.
     pub(crate) fn served_by_released(&self, record: &Record, stamp: &Stamp) -> Option<&Rule> {
-        stamp.claims.is_released.then(|| self.foreign_rule_behind(record)).flatten()
-    }
-
-    /// A foreign rule that visitors reach by the record: of its name, or of a name below its wildcard.
-    pub(crate) fn foreign_rule_behind(&self, record: &Record) -> Option<&Rule> {
+        if !stamp.claims.is_released {
+            return None;
+        }
         let (visited, own) = (record.tunnel()?, self.own_digests());
         let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
         let foreign = rules.into_iter().find(|rule| !own.has(&visited, rule));

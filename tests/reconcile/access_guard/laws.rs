@@ -1,6 +1,6 @@
 //! The laws of the guard, over random worlds and whatever Access says in each loop.
 
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReadError, AccessReading};
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 
@@ -31,7 +31,7 @@ fn any_access() -> impl Strategy<Value = AccessReading> {
     let unread = (applications.clone(), prop::sample::select(vec!["example.com", INNER_ZONE]));
     let unread = unread.prop_map(|(mut reading, zone)| {
         if let AccessReading::Read(access) = &mut reading {
-            access.unread_zones = vec![(zone.into(), "it was not read".into())];
+            access.unread_zones = vec![(zone.into(), AccessReadError::temporary("it was not read"))];
         }
         reading
     });
@@ -39,7 +39,7 @@ fn any_access() -> impl Strategy<Value = AccessReading> {
         4 => Just(covering(&HOSTS)),
         4 => applications,
         1 => unread,
-        1 => Just(AccessReading::Failed("HTTP 500".into())),
+        1 => Just(AccessReading::Failed(AccessReadError::temporary("HTTP 500"))),
     ]
 }
 

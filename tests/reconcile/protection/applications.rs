@@ -5,6 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
     ApplicationOperation, ApplicationWrite,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place::Place;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReadError;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{pieces, plan};
@@ -287,7 +288,7 @@ fn an_application_is_not_made_where_one_was_asked_for_a_moment_ago_or_policies_w
             "it is not known yet whether Cloudflare has it",
             &["b.example.com"],
         ),
-        (|access| access.policies = Err("HTTP 503".into()), "HTTP 503", &[]),
+        (|access| access.policies = Err(AccessReadError::temporary("HTTP 503")), "HTTP 503", &[]),
     ];
     for (edit, told, made) in edits {
         let mut cloudflare = cloudflare();
@@ -332,7 +333,7 @@ fn a_deletion_that_is_paused_is_not_planned() {
 
 /// What is known once Cloudflare refused the records of the hostname.
 fn after_refused_records(plan: &Plan) -> PlanInputs {
-    let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit().is_none());
+    let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit.is_none());
     let refused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
     PlanInputs { paused: refused.collect(), ..PlanInputs::default() }
 }

@@ -1,6 +1,7 @@
 //! The conditions of the gate and of what answers for a place, each alone.
 
 use super::*;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReadError;
 
 /// The first of the two has gone, and visitors meet the second.
 #[test]
@@ -66,7 +67,7 @@ fn a_silent_endpoint_below_a_marked_wildcard_requires_its_tokens_while_access_ca
     let mut cloudflare = cloudflare();
     let wildcard = at("*.example.com", "", "staff");
     settle(&mut cloudflare, std::slice::from_ref(&wildcard));
-    cloudflare.access = AccessReading::Failed("it hangs".into());
+    cloudflare.access = AccessReading::Failed(AccessReadError::temporary("it hangs"));
     let plan = run(&mut cloudflare, &[wildcard, at(NAME, "", "")]);
     assert!(!labels(&plan).contains(&"waiting"), "{:?}", plan.refusals);
     assert!(locked(&cloudflare).contains(&NAME.to_owned()));
@@ -161,7 +162,7 @@ fn a_silent_endpoint_is_closed_by_an_application_over_it_that_asks_for_a_login_a
 fn a_record_alone_in_place_of_a_closed_rule_waits_while_access_cannot_be_read() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
-    cloudflare.access = AccessReading::Failed("it hangs".into());
+    cloudflare.access = AccessReading::Failed(AccessReadError::temporary("it hangs"));
     let before = cloudflare.clone();
     let plan = run(&mut cloudflare, &[alone("")]);
     assert_eq!((labels(&plan), cloudflare), (vec!["access_unknown"], before));

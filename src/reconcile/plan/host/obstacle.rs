@@ -105,9 +105,9 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
 }
 
 /// A foreign rule of the hostname in the tunnel that visitors reach now, or any rule of a name below the wildcard there.
-fn foreign_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
-    let rule = host.foreign_rules(visited).next().map(|rule| rule.rule);
-    rule.or_else(|| host.snapshot().rule_below(host.name(), visited))
+pub(super) fn foreign_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
+    let mut foreign = host.rules.iter().filter(|rule| rule.tunnel == visited && !rule.is_stamped());
+    foreign.next().map(|rule| rule.rule).or_else(|| host.snapshot().rule_below(host.name(), visited))
 }
 
 /// A foreign rule that is wider than the hostname and answers its requests in the tunnel that visitors reach now.

@@ -11,14 +11,16 @@ use crate::reconcile::plan::fingerprints;
 use crate::reconcile::plan::piece::rule_fingerprint;
 use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
-use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
 /// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname, [`decide`]
 /// chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is said about them.
 pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'_>) -> HostOutcome {
-    let (snapshot, object) = (context.snapshot, request.resource());
+    let snapshot = context.snapshot;
+    // The object that asks for the hostname; the first if there are several.
+    let object = request.wanted.iter().filter_map(|one| one.resource.as_ref()).min().cloned();
     let refused = |reason| HostOutcome::refused(vec![Refusal::new(name, None, object.as_deref(), reason)]);
     if !snapshot.operator().filter.matches(name) {
         return refused(Reason::OutsideFilter);
@@ -64,7 +66,9 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
 fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
     let judge = |publication, resource: Option<&str>| {
         let gated = gate::pass_gate(context, publication, resource)?;
-        check_not_refused(gated.publication(), context.inputs)?;
+        if let Some(rule) = gated.rule() {
+            context.inputs.check_not_paused(|| rule_fingerprint(gated.tunnel(), rule))?;
+        }
         Ok(gated)
     };
     let judged = wanted.into_iter().map(|Wanted { set_identifier, resource, publication }| {
@@ -72,14 +76,4 @@ fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<
         Wanted { set_identifier, resource, publication }
     });
     judged.collect()
-}
-
-/// Refuses a publication whose rule Cloudflare refused and would refuse again.
-fn check_not_refused(publication: &Publication, inputs: &PlanInputs) -> Result<(), Reason> {
-    match &publication.rule {
-        Some(rule) if !inputs.paused.is_empty() => {
-            inputs.check_not_paused(rule_fingerprint(&publication.tunnel, rule))
-        }
-        _ => Ok(()),
-    }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::adoption;
 use super::comment::{self, CommentTemplate};
 use super::decide::Decision;
+use super::obstacle::foreign_rule_left_behind;
 use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
@@ -58,10 +59,10 @@ struct Change<'r, 'a> {
 
 impl RecordFate {
     /// A record that names digests without a rule is kept as long as the comment keeps these digests.
-    fn of(decision: &Decision<'_>, keeps_dangling: bool) -> Self {
+    fn of(decision: &Decision<'_>, accepted: &[&Gated], keeps_dangling: bool) -> Self {
         if keeps_dangling {
             Self::Kept
-        } else if decision.accepted().is_empty() && hides_wildcard(&decision.host) {
+        } else if accepted.is_empty() && hides_wildcard(&decision.host) {
             Self::Deleted
         } else if !decision.withdraws_hostname {
             Self::Kept
@@ -81,15 +82,15 @@ impl Repoint {
 }
 
 impl<'r, 'a> Change<'r, 'a> {
-    fn of(decision: &'r Decision<'a>) -> Self {
-        let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
-        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, &accepted));
+    fn of(decision: &'r Decision<'a>, accepted: &[&'r Gated]) -> Self {
+        let Decision { host, withdrawn, .. } = decision;
+        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
         let is_in_place = puts.is_empty() && !host.stamped_rules().any(is_withdrawn);
         let repoint = repoint(host, wanted_tunnel, is_in_place);
-        let (deleted, deleted_later) = unwanted_rules(decision, repoint);
+        let (deleted, deleted_later) = unwanted_rules(decision, accepted, repoint);
         Self { host, wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
@@ -221,8 +222,8 @@ pub(super) fn planned_writes(
     decision: &Decision<'_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
-    let (Decision { host, withdrawn, .. }, accepted) = (decision, &decision.accepted());
-    let change = Change::of(decision);
+    let (Decision { host, withdrawn, .. }, accepted) = (decision, &*decision.accepted());
+    let change = Change::of(decision, accepted);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
     }
@@ -230,7 +231,7 @@ pub(super) fn planned_writes(
     // Another instance may be about to write the rule of a dangling digest.
     let keeps_dangling = !dangling.is_empty() && !host.is_unchanged_for(DIGEST_WITHOUT_RULE_MIN_AGE);
     let removed_dangling = if keeps_dangling { BTreeSet::new() } else { dangling };
-    let fate = RecordFate::of(decision, keeps_dangling);
+    let fate = RecordFate::of(decision, accepted, keeps_dangling);
     let comment = CommentTemplate::of(host, accepted);
     let claims_during = comment::claims_during(host, accepted, withdrawn);
     let mut gone = removed_dangling.clone();
@@ -315,8 +316,12 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
-fn unwanted_rules<'a>(decision: &Decision<'a>, repoint: Repoint) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
-    let (Decision { host, withdrawn, .. }, accepted) = (decision, decision.accepted());
+fn unwanted_rules<'a>(
+    decision: &Decision<'a>,
+    accepted: &[&Gated],
+    repoint: Repoint,
+) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
+    let Decision { host, withdrawn, .. } = decision;
     let visited = host.visited_tunnel();
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
@@ -340,8 +345,8 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 /// True if visitors reach a foreign rule by our record, so that the record stays when its rules are deleted. A record
 /// that was asked for without a rule is deleted.
 fn serves_foreign_rule(host: &Host<'_>) -> bool {
-    let record = host.stamped_records().next().filter(|_| !host.claims_record_only());
-    record.is_some_and(|record| host.snapshot().foreign_rule_behind(record).is_some())
+    let visited = host.record_tunnel().filter(|_| !host.claims_record_only());
+    visited.is_some_and(|visited| foreign_rule_left_behind(host, &visited).is_some())
 }
 
 /// True if the record is new and has none of the rules that its comment names, and if it hides a wildcard's record with
