@@ -32,8 +32,8 @@ pub struct Adjusted {
     /// A fingerprint of each endpoint as its object asks for it.
     pub intent_fingerprints: Vec<u64>,
     /// Notes on endpoints and wildcards that are left out, public wildcards, rules that stay for a namespace, and
-    /// protection that no object asks for. A little more than `NOTES_MAX` of a kind, so that the log can say there are
-    /// more.
+    /// protection that no object asks for. Endpoints that are left out and such protection may have a little more than
+    /// `NOTES_MAX` notes each, so that the log can say that there are more.
     pub notes: Vec<Note>,
     /// The number of endpoints whose login no object asks for, neither for them nor for a wider place.
     pub unasked_protections: usize,
@@ -109,7 +109,7 @@ impl<'s> Adjuster<'s> {
         let kept_logins =
             snapshot.map(|snapshot| shown::keep_logins(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept_logins.len();
-        notes.extend(kept_logins.into_iter().take(limits::NOTES_MAX));
+        notes.extend(kept_logins.into_iter().take(limits::NOTES_MAX + 1));
         Adjusted { endpoints, intent_fingerprints, notes, unasked_protections }
     }
 }

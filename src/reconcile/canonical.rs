@@ -31,11 +31,11 @@ pub(super) const CNAME: &str = "CNAME";
 
 /// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no valid one:
 /// a path expression closes its parentheses.
-pub(super) const UNREAD_PREFIX: &str = "unread:(";
+pub(super) const UNKNOWN_PATH_PREFIX: &str = "unread:(";
 
 /// True if an invalid endpoint with this set identifier has a path that is not known.
 pub fn is_unknown_path(set_identifier: &str) -> bool {
-    set_identifier.starts_with(UNREAD_PREFIX)
+    set_identifier.starts_with(UNKNOWN_PATH_PREFIX)
 }
 
 /// The path of a set identifier; `None` for the whole hostname.
@@ -43,7 +43,7 @@ pub fn path_of(set_identifier: &str) -> Option<&str> {
     Some(set_identifier).filter(|path| !path.is_empty())
 }
 
-/// The request of a valid endpoint.
+/// What a valid endpoint asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
     pub hostname: Hostname,

@@ -20,7 +20,7 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{
     self, CanonicalEndpoint, Intent, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL,
-    UNREAD_PREFIX,
+    UNKNOWN_PATH_PREFIX,
 };
 use crate::reconcile::groups::{self, RuleProperties};
 use crate::reconcile::namespace;
@@ -98,7 +98,7 @@ impl<'s> EndpointReader<'s> {
     pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> CanonicalEndpoint {
         let resource =
             endpoint.labels.value(RESOURCE_LABEL).map(|label| beginning(label, RESOURCE_MAX_BYTES));
-        let set_identifier = set_identifier_apart(resource.unwrap_or_default());
+        let set_identifier = unknown_path_identifier(resource.unwrap_or_default());
         // A cut name is longer than any hostname, so it cannot become another hostname.
         let name = beginning(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
         invalid(
@@ -193,7 +193,7 @@ impl<'s> EndpointReader<'s> {
             (None, None) => {
                 let is_path = |meant: &str| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&meant);
                 if properties.entries.iter().any(|(name, _)| self.may_mean(name, is_path)) {
-                    return set_identifier_apart(canonical::resource_of(endpoint));
+                    return unknown_path_identifier(canonical::resource_of(endpoint));
                 }
                 String::new()
             }
@@ -288,8 +288,8 @@ impl<'s> EndpointReader<'s> {
 }
 
 /// A set identifier that no endpoint of another object has.
-fn set_identifier_apart(resource: &str) -> String {
-    format!("{UNREAD_PREFIX}{}", beginning(resource, RESOURCE_MAX_BYTES))
+fn unknown_path_identifier(resource: &str) -> String {
+    format!("{UNKNOWN_PATH_PREFIX}{}", beginning(resource, RESOURCE_MAX_BYTES))
 }
 
 fn invalid(
@@ -336,7 +336,7 @@ mod tests {
     /// A path that begins as a set identifier of an unread endpoint would be shown without its text.
     #[test]
     fn no_path_begins_as_the_set_identifier_of_an_unread_endpoint() {
-        assert!(PathPattern::parse(&set_identifier_apart("ingress/shop/web")).is_err());
+        assert!(PathPattern::parse(&unknown_path_identifier("ingress/shop/web")).is_err());
     }
 
     /// A DNSEndpoint may have any number of properties, of any length.

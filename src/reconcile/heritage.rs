@@ -66,7 +66,7 @@ impl Heritage {
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone, as parsed.
 /// `registry_names` are the names of such records in the request.
-pub(super) fn records_of<'a>(
+pub(super) fn registry_records_about<'a>(
     zone: &'a ZoneSnapshot,
     registry_names: &[Box<str>],
     record: &Record,
@@ -79,7 +79,8 @@ pub(super) fn records_of<'a>(
         Some(record_type) => record.record_type.eq_ignore_ascii_case(record_type),
         None => &*record.record_type != "AAAA",
     });
-    // A TXT record beside another address is that address's own: old releases give it the bare name.
+    // If the TXT record's name also has an address record, the TXT record describes that one: old releases give it the
+    // bare name.
     let is_of_another =
         |name: &str| *name != *record.name && zone.records_of(name).iter().any(Record::is_address_or_cname);
     let names = names.map(|(_, name)| name).filter(|name| !is_of_another(name));
@@ -91,7 +92,7 @@ pub(super) fn records_of<'a>(
 /// The object that ExternalDNS's registry names for an address record of `name`.
 pub(super) fn resource(zone: &ZoneSnapshot, registry_names: &[Box<str>], name: &str) -> Option<Box<str>> {
     let records = zone.records_of(name).iter().filter(|record| record.is_address_or_cname());
-    let mut found = records.flat_map(|record| records_of(zone, registry_names, record));
+    let mut found = records.flat_map(|record| registry_records_about(zone, registry_names, record));
     found.find_map(|(_, heritage)| heritage.resource)
 }
 

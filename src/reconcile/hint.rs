@@ -48,8 +48,9 @@ fn is_bare(host: &str) -> bool {
 /// The hint on an expression that was meant as a pattern of a shell, such as `/api/*`.
 fn shell_pattern(path: &PathPattern) -> Option<String> {
     let text = path.as_str();
-    let is_plain = !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
-    let (before, behind) = text.split_once('*').filter(|_| is_plain)?;
+    let has_no_operator =
+        !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
+    let (before, behind) = text.split_once('*').filter(|_| has_no_operator)?;
     let meant = match before.trim_end_matches('/') {
         "" if behind.is_empty() => "no path, which matches all paths".to_owned(),
         prefix if behind.is_empty() => format!("{TUNNEL_PATH_PREFIX} {prefix:?}"),

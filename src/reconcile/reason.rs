@@ -26,13 +26,13 @@ const KEPT: &str = "; the published rules and records stay as they are";
 /// The category of a reason, which shows where to look for the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// The cause is an object in the cluster or a setting.
+    /// The remedy is in an object in the cluster, in a setting, or in a part of Cloudflare that the operator manages by hand.
     Mistake,
     /// The reason disappears once other work is done, or once another endpoint is corrected.
     Waiting,
     /// A safeguard refuses the request.
     Guard,
-    /// The cause is a record, rule, application or tunnel of others.
+    /// The cause is a record, rule, application or tunnel of others, or a wildcard's rule that would lose requests.
     HeldByOthers,
     /// The cause is an answer of Cloudflare, or a missing one.
     Cloudflare,
@@ -178,7 +178,7 @@ pub enum Reason {
     Cloudflare(String),
     /// The last write to a tunnel failed for another reason than its content. The log has a line about that.
     TunnelUnwritable(TunnelId, String),
-    /// A write to a zone failed so, or no time or calls were left for a write.
+    /// A write to a zone failed for another reason than its content, or no time or calls were left for a write.
     Failed(String),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),
@@ -398,7 +398,7 @@ impl Reason {
                  tunnel"
             ),
             Self::TunnelGone { tunnel } => format!(
-                "tunnel {tunnel} was deleted at Cloudflare: create one of its name, or name another one in \
+                "tunnel {tunnel} was deleted at Cloudflare: create one with the same name, or name another one in \
                  CF_TUNNEL_ID, and in webhook/tunnel of the objects that name this one"
             ),
             Self::LocalTunnel { tunnel } => format!(

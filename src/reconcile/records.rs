@@ -32,7 +32,7 @@ pub(super) enum Drift {
     Order,
     /// A rule of the path is in a tunnel that the record does not point to.
     Tunnel,
-    /// The comment names a rule that does not exist, or its mark of an Access application is wrong.
+    /// The comment names a rule that does not exist, or its mark of an Access application is wrong. Shown as `rule`.
     Comment,
     /// The stamp does not name the namespace that has the hostname, although there is room.
     Namespace,

@@ -1,4 +1,4 @@
-//! Requests that are not carried out, each with its reason, and their lines in the log.
+//! The parts of a request that are not carried out, each with its reason, and their lines in the log.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -10,7 +10,7 @@ use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::property_name::in_form_of;
 use crate::reconcile::reason::Reason;
 
-/// One request that is not carried out.
+/// An endpoint or a hostname for which the request is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     pub hostname: Box<str>,

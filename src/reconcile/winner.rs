@@ -33,7 +33,7 @@ const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a 
 /// no longer asks for them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
 pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -> (Vec<bool>, Vec<Note>) {
     let (mut wins, mut notes) = (Vec::new(), Vec::new());
-    let entitled = entitled(on_host, snapshot);
+    let entitled = entitled_among(on_host, snapshot);
     for candidates in
         on_host.chunk_by(|one, other| one.endpoint.set_identifier == other.endpoint.set_identifier)
     {
@@ -59,7 +59,7 @@ pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
 /// compete for a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does
 /// not name the registry's TXT records, so TXT records with a prefix or a suffix are not found.
-fn entitled(on_host: &[Candidate], snapshot: &Snapshot) -> Option<NamespaceCode> {
+fn entitled_among(on_host: &[Candidate], snapshot: &Snapshot) -> Option<NamespaceCode> {
     if !snapshot.operator().namespace_guard {
         return None;
     }

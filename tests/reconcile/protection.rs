@@ -5,6 +5,7 @@ mod conditions;
 mod foreign_rules;
 mod word;
 
+use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, ReusablePolicy, TeamName,
 };
@@ -123,6 +124,19 @@ fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
 fn required_audiences(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
     let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
     rules.filter_map(|rule| Some(rule.access_check()?.audience_tags().join("+"))).collect()
+}
+
+/// Otherwise the log would not say that there are more.
+#[test]
+fn of_more_logins_without_an_object_than_the_log_names_one_more_is_told() {
+    let mut cloudflare = cloudflare();
+    let names = |policy| -> Vec<Endpoint> {
+        (0..limits::NOTES_MAX + 2).map(|number| at(&format!("h{number}.example.com"), "", policy)).collect()
+    };
+    settle(&mut cloudflare, &names("staff"));
+    let adjusted = adjust(&names(""), &cloudflare.settings(), Some(&cloudflare.snapshot()));
+    assert_eq!(adjusted.unasked_protections, limits::NOTES_MAX + 2);
+    assert_eq!(adjusted.notes.len(), limits::NOTES_MAX + 1);
 }
 
 /// Invariant 9 of docs/how-it-works.md.

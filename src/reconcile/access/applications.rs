@@ -105,7 +105,7 @@ impl Snapshot {
     }
 
     /// True if a rule that was read accepts a token of the application.
-    pub(super) fn is_accepted(&self, application: &Application) -> bool {
+    pub(super) fn has_rule_accepting(&self, application: &Application) -> bool {
         self.application_index().accepted_audiences.contains(&application.audience)
     }
 }

@@ -88,7 +88,7 @@ fn label_matches(label: &str, text: &str) -> bool {
 }
 
 /// True for a path, without its leading slash, that browsers and the edge spell in only one way.
-pub(super) fn is_plain(path: &str) -> bool {
+pub(super) fn has_one_spelling(path: &str) -> bool {
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     path.bytes().all(is_unreserved) && !has_odd_segments(path)
 }

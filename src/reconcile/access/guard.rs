@@ -15,7 +15,7 @@ mod tests;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination};
-use crate::reconcile::access::destination::{is_plain, may_match, path_may_match, surely_matches};
+use crate::reconcile::access::destination::{has_one_spelling, may_match, path_may_match, surely_matches};
 use crate::reconcile::access::place;
 
 /// The applications that requests of a rule meet, sorted by name. Each request meets one of them.
@@ -91,7 +91,7 @@ impl<'a> VisitorRequests<'a> {
     /// `prefix` begins with a slash. A prefix that Access may read differently counts as every path.
     fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
         let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
-        Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| is_plain(prefix)) }
+        Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| has_one_spelling(prefix)) }
     }
 
     /// The applications that some of the requests may match.
@@ -139,7 +139,7 @@ impl<'a> VisitorRequests<'a> {
     fn is_above(&self, Destination { host, path }: &Destination) -> bool {
         **host == *self.hostname
             && !host.contains('*')
-            && (path.is_empty() || is_plain(path))
+            && (path.is_empty() || has_one_spelling(path))
             && self.prefix.is_some_and(|prefix| path.len() < prefix.len())
     }
 }

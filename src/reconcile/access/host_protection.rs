@@ -185,7 +185,7 @@ impl<'a> HostProtection<'a> {
             let login = first.map(|covering| covering.application).filter(|application| {
                 let mut destinations = application.destinations.iter();
                 let is_exact = destinations.any(|destination| *destination.host == *self.hostname.as_str());
-                is_exact && self.whole_access().is_ok() && asks_for_login(application)
+                is_exact && self.whole_access().is_ok() && requires_login(application)
             });
             login.into_iter().collect()
         })
@@ -219,7 +219,7 @@ impl<'a> HostProtection<'a> {
     /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
     pub(super) fn own_logins(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         let covering = self.covering(path).into_iter();
-        covering.map_while(|Covering { application, own, .. }| own.filter(|_| asks_for_login(application)))
+        covering.map_while(|Covering { application, own, .. }| own.filter(|_| requires_login(application)))
     }
 
     /// The applications over the path with all below it, or only over what is below it, the most specific one first.
@@ -253,7 +253,7 @@ impl<'a> HostProtection<'a> {
 }
 
 /// True if the application asks all its visitors for a login.
-pub(crate) fn asks_for_login(application: &Application) -> bool {
+pub(crate) fn requires_login(application: &Application) -> bool {
     application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 

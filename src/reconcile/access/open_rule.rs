@@ -33,7 +33,7 @@ impl<'a> HostProtection<'a> {
                 let is_own = own.has(tunnel, open);
                 let stays_closed =
                     |login: &Rule| in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login));
-                if !protection.only_logins(open.path(), from).all(stays_closed) {
+                if !protection.rules_with_only_login(open.path(), from).all(stays_closed) {
                     let (visitors, rule) = (name.as_str().into(), open.described().into());
                     return Some(Reason::OpenRuleInTunnel { visitors, rule });
                 }
@@ -54,7 +54,11 @@ impl<'a> HostProtection<'a> {
     }
 
     /// The rules of a tunnel whose Access checks are the only login of visitors of the path.
-    fn only_logins(self, path: Option<&str>, tunnel: &'a TunnelSnapshot) -> impl Iterator<Item = &'a Rule> {
+    fn rules_with_only_login(
+        self,
+        path: Option<&str>,
+        tunnel: &'a TunnelSnapshot,
+    ) -> impl Iterator<Item = &'a Rule> {
         let rules = tunnel.rules_taking(self.hostname.as_str(), path).into_iter();
         // An application for a wildcard protects one label, and the wildcard has deeper names too.
         let has_application = move |path| !self.hostname.is_wildcard() && self.own_login(path).is_some();

@@ -54,7 +54,7 @@ impl Gate<'_> {
         let Some(first) = covering.first() else {
             return Ok(AccessStep::Opening { deletions: Vec::new(), waiting: None });
         };
-        let is_accepted = context.snapshot.is_accepted(first.application);
+        let is_accepted = context.snapshot.has_rule_accepting(first.application);
         // A dry run shows the state after all loops.
         let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
         let deletions: Vec<_> =

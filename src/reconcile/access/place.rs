@@ -35,7 +35,7 @@ pub struct Place {
 }
 
 const EXPRESSION: &str = "asks for a login, and Access cannot protect this path: use \
-     webhook/tunnel-path-prefix, with more than a slash, without // and with visible ASCII characters alone";
+     webhook/tunnel-path-prefix, with more than a slash, without // and with visible ASCII characters only";
 
 const TOO_LONG: &str =
     "asks for a login, and Access takes at most 63 characters of hostname and path: shorten one of them";
@@ -65,12 +65,12 @@ impl Place {
     /// The reason why an application cannot cover exactly the requests of the place.
     pub fn check(&self) -> Result<(), &'static str> {
         // It is not known how Access compares encoded characters or two slashes in a row.
-        let is_plain =
+        let is_protectable =
             |prefix: String| prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//");
         let prefix = self.prefix();
         // The longer destination of a path ends in `/*`.
         let length = self.hostname.as_str().len() + prefix.as_ref().map_or(0, |prefix| prefix.len() + 2);
-        if self.path.is_some() && !prefix.is_some_and(is_plain) {
+        if self.path.is_some() && !prefix.is_some_and(is_protectable) {
             return Err(EXPRESSION);
         }
         if length > DESTINATION_MAX_CHARS { Err(TOO_LONG) } else { Ok(()) }

@@ -8,7 +8,7 @@ use crate::model::access::{Application, ApplicationKind, Destination, PolicyDeci
 use crate::reconcile::Note;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
-use crate::reconcile::access::host_protection::{HostProtection, asks_for_login, directory};
+use crate::reconcile::access::host_protection::{HostProtection, directory, requires_login};
 use crate::reconcile::snapshot::Snapshot;
 
 /// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them past.
@@ -26,7 +26,7 @@ pub(crate) fn notes(snapshot: &Snapshot) -> Vec<Note> {
         let is_of_hostname =
             |own: OwnApplication<'_>| own.place.path().is_none() && !own.place.hostname().is_wildcard();
         let is_in_front = snapshot.own_application(application).is_none_or(|own| !is_of_hostname(own));
-        if is_in_front && (asks_for_login(application) || lets_all_past(application)) {
+        if is_in_front && (requires_login(application) || lets_all_past(application)) {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }

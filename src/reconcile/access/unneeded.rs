@@ -32,7 +32,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     };
     let unneeded = snapshot.own_applications().filter_map(|own| {
         let OwnApplication { place, application } = own;
-        if snapshot.is_accepted(application) || is_claimed(place, snapshot) {
+        if snapshot.has_rule_accepting(application) || is_claimed(place, snapshot) {
             return None;
         }
         let is_replaced = is_replaced(place, application, snapshot);

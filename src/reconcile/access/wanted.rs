@@ -19,7 +19,7 @@ const SEPARATOR: char = ',';
 /// The maximum number of policies of one application. Cloudflare documents no limit.
 const POLICIES_MAX: usize = 20;
 
-/// The request of an endpoint about Access.
+/// What an endpoint asks of Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WantedAccess {
     /// No request. A protected place stays protected.

@@ -57,16 +57,19 @@ fn mass_deleted(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> BTreeSet
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let outnumber = |going, staying| going > limit && going > staying;
     let mut refused: BTreeSet<Box<str>> =
-        inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
+        inserted(of_one_namespace.flat_map(|published| oldest_outnumbered(published, outnumber)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
-    refused.extend(mass(&published, |going, staying| going > limit && staying == 0));
+    refused.extend(oldest_outnumbered(&published, |going, staying| going > limit && staying == 0));
     refused
 }
 
 /// The hostnames of mass deletions. For each creation time, `is_mass` compares how many hostnames of that age or older
 /// are deleted and how many remain. If it is true, all deletions of that age or older are withheld: an allowed young
 /// deletion never releases older ones.
-fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = Box<str>> {
+fn oldest_outnumbered(
+    published: &[OwnHostname],
+    is_mass: impl Fn(usize, usize) -> bool,
+) -> impl Iterator<Item = Box<str>> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
         let going_now = of_one_age.iter().filter(|one| one.withdrawn.is_some()).count();

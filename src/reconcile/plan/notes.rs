@@ -148,16 +148,56 @@ fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
 
 /// Notes on our rules that a put of the hostname moves behind a foreign rule that receives some of their requests.
 fn requests_lost(host: &HostPlan, marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>) -> Vec<Note> {
-    let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
-    let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = host.edits.iter().partition(is_put);
-    let goes = |rule: &Rule| removals.iter().any(|one| rule.is_for(one.edit.hostname(), one.edit.path()));
-    let owned = puts.iter().filter_map(|one| Some((marked_rules.get(&one.tunnel)?, &one.edit)));
-    let lost = owned.flat_map(|(marked_rules, edit)| marked_rules.losing(edit.hostname(), edit.path()));
+    let (deletions, puts): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) =
+        host.edits.iter().partition(|one| one.edit.is_deletion());
+    let stays = |tunnel: &TunnelId, rule: &Rule| {
+        let is_deletion_of = |one: &&PlannedEdit| rule.is_for(one.edit.hostname(), one.edit.path());
+        !deletions.iter().any(|one| one.tunnel == *tunnel && is_deletion_of(one))
+    };
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.described(), foreign.described());
         format!(
             "the rule for {own} moves behind the foreign rule for {foreign}, which now gets some of its requests"
         )
     };
-    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| host.note(text(own, foreign))).collect()
+    let mut notes = Vec::new();
+    for PlannedEdit { tunnel, edit, .. } in puts {
+        let Some(marked_rules) = marked_rules.get(tunnel) else { continue };
+        let losing = marked_rules.losing(edit.hostname(), edit.path()).into_iter();
+        let staying = losing.filter(|(own, _)| stays(tunnel, own));
+        notes.extend(staying.map(|(own, foreign)| host.note(text(own, foreign))));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::fixture::{host_plan, put, tunnel};
+    use crate::ingress::{Document, PathPattern, WantedRule};
+
+    /// At the end of a move the former tunnel loses the rule of the same path.
+    #[test]
+    fn a_deletion_in_another_tunnel_says_nothing_of_the_rule_that_moves_behind_a_foreign_rule() {
+        let text = r#"{"ingress": [{"hostname": "a.example.com", "path": "old$", "service": "http://web:80"},
+            {"hostname": "*.example.com", "path": "^/a", "service": "http://theirs:80"},
+            {"service": "http_status:404"}]}"#;
+        let raw = RawValue::from_string(text.to_owned()).expect("JSON");
+        let document = Document::parse(Some(&raw)).expect("a document");
+        let here = tunnel();
+        let marked_rules = [(&here, document.marked(&|rule| rule.path() == Some("old$")))].into();
+        let RuleEdit::Put { rule, replaces } = put("a.example.com", "http://web:80") else { panic!("a put") };
+        let path = PathPattern::parse("^/b|^/a").expect("a path");
+        let rule = WantedRule { path: Some(path), ..rule };
+        let hostname = rule.hostname.clone();
+        for (tunnel, told) in [(here.clone(), 0), (TunnelId::placeholder("elsewhere"), 1)] {
+            let deletion = RuleEdit::Delete { hostname: hostname.clone(), path: Some("old$".into()) };
+            let edits = [(here.clone(), RuleEdit::Put { rule: rule.clone(), replaces }), (tunnel, deletion)];
+            let edits = edits.map(|(tunnel, edit)| PlannedEdit { tunnel, edit, resource: None });
+            let host = HostPlan { edits: edits.into(), ..host_plan("a.example.com") };
+            assert_eq!(requests_lost(&host, &marked_rules).len(), told);
+        }
+    }
 }

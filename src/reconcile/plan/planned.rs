@@ -91,7 +91,7 @@ pub struct Adoption {
 pub struct PlannedEdit {
     pub tunnel: TunnelId,
     pub edit: RuleEdit,
-    /// The object of the put rule, or for a deletion of the hostname's plan; `None` if it is unknown.
+    /// For a put, the object of its endpoint; for a deletion, that of the hostname's plan; `None` if it is unknown.
     pub resource: Option<Box<str>>,
 }
 

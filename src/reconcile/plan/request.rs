@@ -104,11 +104,11 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
 fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) {
     let read = request.wanted.iter().filter(|one| one.accepted().is_some());
     let objects = read.filter_map(|one| one.resource.as_deref());
-    let holder = namespace::entitled(name, &request.registry_names, objects, snapshot);
+    let entitled = namespace::entitled(name, &request.registry_names, objects, snapshot);
     for one in request.wanted.iter_mut().filter(|one| one.accepted().is_some()) {
         let asking = one.resource.as_deref().and_then(namespace::code_of);
-        if asking.is_none() || asking != holder {
-            one.publication = Err(Reason::NamespaceHeld { holder: holder.clone(), asking });
+        if asking.is_none() || asking != entitled {
+            one.publication = Err(Reason::NamespaceHeld { holder: entitled.clone(), asking });
         }
     }
 }

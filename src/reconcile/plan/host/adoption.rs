@@ -112,7 +112,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     if let Some(stamp) = Stamp::of(record) {
         return Some(vec![Need::of_stamp(&stamp, &host.operator().owner)]);
     }
-    let found = heritage::records_of(host.zone, host.registry_names, record).into_iter();
+    let found = heritage::registry_records_about(host.zone, host.registry_names, record).into_iter();
     let owners: Vec<Need> = found.map(|(_, heritage)| Need::Owner(heritage.owner)).collect();
     if !owners.is_empty() {
         return Some(owners);
@@ -149,7 +149,8 @@ pub(super) fn adoptions(host: &Host<'_>, accepted: &[&Gated]) -> Vec<Adoption> {
 pub(super) fn replaced_registry_records<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.operator().adopt.owners;
     let records = host.adopted_records.iter();
-    let found = records.flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));
+    let found =
+        records.flat_map(|record| heritage::registry_records_about(host.zone, host.registry_names, record));
     let mut replaced = Vec::new();
     for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
         if owners.contains(&heritage.owner) && !replaced.contains(&record) {

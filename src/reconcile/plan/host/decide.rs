@@ -13,7 +13,7 @@ use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, WaitingForDeletion};
-use crate::reconcile::access::host_protection::asks_for_login;
+use crate::reconcile::access::host_protection::requires_login;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::{HostOutcome, WaitingOpening};
@@ -124,7 +124,7 @@ fn opening_note(host: &Host<'_>, one: &Wanted<Gated>) -> Option<Note> {
     let is_open = gated.publication().wanted_access == WantedAccess::Open;
     let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
     let foreign = covering.iter().find(|over| over.own.is_none() && over.takes_every_request);
-    let foreign = foreign.map(|over| over.application).filter(|application| asks_for_login(application));
+    let foreign = foreign.map(|over| over.application).filter(|application| requires_login(application));
     let rule = rule_at(&one.set_identifier);
     let text = match foreign {
         Some(foreign) => format!(

@@ -30,7 +30,7 @@ pub(super) struct Obstacles<'h, 'a> {
 }
 
 impl<'h, 'a> Obstacles<'h, 'a> {
-    /// The obstacles if the `accepted` endpoints are published; `None` without any.
+    /// The obstacles if the `accepted` endpoints are published; `None` if no endpoint is accepted.
     pub(super) fn of(
         host: &'h Host<'a>,
         accepted: &[&'h Gated],
