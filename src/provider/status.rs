@@ -53,8 +53,8 @@ const NOT_ASKED: &str = "ExternalDNS sends the endpoint and has not asked for a 
 
 const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunnel is false: give the object \
      a target such as http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" \
-     where DEFAULT_SERVICE is set; if the object has a service, its annotations have the prefix of another \
-     version of ExternalDNS";
+     where DEFAULT_SERVICE is set; if the object sets one of these, its annotations may have the prefix of \
+     another version of ExternalDNS";
 
 const NO_ENDPOINT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's \
      annotations have the prefix of another version of ExternalDNS (--enable-legacy-annotation-prefix of \

@@ -1,9 +1,9 @@
-//! Answers `POST /adjustendpoints`: brings every endpoint that is meant for a tunnel into canonical form, and omits all
-//! other endpoints.
+//! Answers `POST /adjustendpoints`: brings every endpoint that is meant for a tunnel into canonical form, and chooses
+//! one for each hostname and path. Wildcards without their annotation are left out.
 //!
 //! The decision is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every
-//! loop. It never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name. Only the
-//! settings, the endpoints and the last snapshot decide.
+//! loop. It never fails and never withdraws: the endpoint of a published path stays in spite of a mistake, and `plan`
+//! refuses it. Only the settings, the endpoints and the last snapshot decide.
 
 use std::collections::BTreeMap;
 
