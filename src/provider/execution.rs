@@ -1,14 +1,14 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
 //!
-//! `Execution` alone sends: in this file it goes through stages and targets, in `documents.rs` it writes the document of
+//! `Execution` sends, and but for it only the probe of a tunnel: in this file it goes through stages and targets, in `documents.rs` it writes the document of
 //! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
 //! and refused; neither of the two sends anything.
 //!
 //! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
 pub(super) mod documents;
-mod halving;
+pub(super) mod halving;
 pub(super) mod ledger;
 mod records;
 

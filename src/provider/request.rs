@@ -49,6 +49,13 @@ struct Attempt {
     result: RunResult,
 }
 
+impl Attempt {
+    /// Drops the rest of the attempt, because memory would otherwise hold two plans.
+    fn into_notes(self) -> Vec<Note> {
+        self.plan.notes
+    }
+}
+
 /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
 pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), Failure> {
     let provider = context.provider;
@@ -72,12 +79,15 @@ impl ApplyRequest<'_> {
         let snapshot = snapshot.map_err(|error| provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
-            if !self.may_do_more(&attempt) {
+            // After a lost answer it is not known what is left. A tunnel that can be written again was refused before.
+            let may_write_more = self.context.has_time()
+                && (attempt.result.has_lost_answer || self.probe_failed_tunnels(&attempt.plan));
+            if !may_write_more || !self.context.has_time() {
                 break;
             }
             // Without a reading, the request ends with the result so far.
             let Ok(snapshot) = self.context.read(with_access) else { break };
-            attempt = self.attempt(snapshot, attempt.plan.notes);
+            attempt = self.attempt(snapshot, attempt.into_notes());
         }
         self.finish(&attempt)
     }
@@ -85,12 +95,14 @@ impl ApplyRequest<'_> {
     /// Plans, and writes unless this is a dry run: applications first. `noted` are the notes of earlier attempts, which the
     /// next plan does not have.
     fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
-        let (context, mut result) = (self.context, RunResult::default());
-        let mut plan = self.plan_with_ready_tunnels(&snapshot, BTreeMap::new());
+        let (context, mut result, mut inputs) = (self.context, RunResult::default(), self.inputs(&snapshot));
+        let mut plan = self.plan_with_ready_tunnels(&snapshot, &mut inputs);
         if !plan.is_empty() && !context.provider.is_dry_run() {
-            let failed = self.write_applications(&plan);
-            if !failed.is_empty() {
-                plan = self.plan_with_ready_tunnels(&snapshot, failed);
+            inputs.unwritten_applications = self.write_applications(&plan);
+            if !inputs.unwritten_applications.is_empty() {
+                // Memory would otherwise hold two plans.
+                drop(plan);
+                plan = self.plan(&snapshot, &inputs);
             }
             self.planned_protected_deletions |= deletes_protected_rules(&plan, &snapshot);
             let memory = &mut self.memory;
@@ -100,14 +112,6 @@ impl ApplyRequest<'_> {
         plan.notes.retain(|note| !result.given_up.contains_key(&note.hostname));
         plan.notes.extend(noted);
         Attempt { plan, result }
-    }
-
-    /// True if another attempt may write more, and time is left: the answer to a write was lost, so it is not known what is
-    /// left; or a tunnel for which a hostname was refused can be written again.
-    fn may_do_more(&mut self, attempt: &Attempt) -> bool {
-        self.context.has_time()
-            && (attempt.result.has_lost_answer
-                || self.probe_failed_tunnels(&attempt.plan) && self.context.has_time())
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -120,6 +124,10 @@ impl ApplyRequest<'_> {
         let provider = self.context.provider;
         let dry_run_writes = provider.is_dry_run().then(|| describe(plan));
         provider.remember(|last, now| last.remember_request(self.changes, plan, result, dry_run_writes, now));
+        if result.has_lost_answer {
+            // Records of the turn may have been written without their rules.
+            self.memory.turn.remember_half_written();
+        }
         self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
         if let Some(error) = &result.ended_early {
             return Err(failure::ended_early(error));
@@ -142,34 +150,37 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// The plan of a turn, or in a dry run of all hostnames. A hostname moves only once the connectors of its next tunnel
-    /// have applied the version that was read, which a look at Cloudflare shows. Until then, another hostname may use its
-    /// place in the turn.
-    ///
-    /// `failed` are the fingerprints of applications that this attempt could not write, with the reasons.
-    fn plan_with_ready_tunnels(&self, snapshot: &Snapshot, failed: BTreeMap<u64, Reason>) -> Plan {
-        let WriteMemory { write_history, targets, turn } = &*self.memory;
-        let (provider, now) = (self.context.provider, self.context.provider.clock().now());
+    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
+        let (provider, targets) = (self.context.provider, &self.memory.targets);
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
-        let mut paused = write_history.paused(now);
-        paused.extend(failed);
-        let mut inputs = PlanInputs {
-            paused,
+        PlanInputs {
+            paused: self.memory.write_history.paused(provider.clock().now()),
             unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
-        };
-        let hostnames_max = if provider.is_dry_run() { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
-        let turn = Turn { start: turn.start.as_ref(), hostnames_max };
+        }
+    }
+
+    /// The plan of a turn, or in a dry run of all hostnames.
+    fn plan(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
+        let hostnames_max = if inputs.is_dry_run { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX };
+        let turn = Turn { start: self.memory.turn.start.as_ref(), hostnames_max };
+        plan::plan(self.changes, snapshot, inputs, turn)
+    }
+
+    /// The plan in which a hostname moves only once the connectors of its next tunnel have applied the version that was
+    /// read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
+    fn plan_with_ready_tunnels(&self, snapshot: &Snapshot, inputs: &mut PlanInputs) -> Plan {
+        let parallel_calls = self.context.provider.backend.provider_settings.parallel_calls;
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = plan::plan(self.changes, snapshot, &inputs, turn);
+            let plan = self.plan(snapshot, inputs);
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // Slow answers leave time for the rest of the request.
             let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
             let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
-            let looks = in_parallel(provider.backend.provider_settings.parallel_calls, &tunnels, |tunnel| {
+            let looks = in_parallel(parallel_calls, &tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 obstacle_to_move(context, tunnel, version)
             });
@@ -208,8 +219,8 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons of those
-    /// that were not written, by the fingerprints of their content.
+    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons why some
+    /// were not written, by the fingerprints of their content.
     fn write_applications(&mut self, plan: &Plan) -> BTreeMap<u64, Reason> {
         let half = self.context.within(self.context.time_left() / 2);
         let context = if plan.hosts.is_empty() { self.context } else { half };

@@ -3,7 +3,7 @@
 use crate::model::{AccountId, Zone, ZoneId};
 use crate::reconcile::OperatorSettings;
 
-/// The provider's settings. Names of tunnels are not yet found to ids.
+/// The provider's settings. Names of tunnels are not yet resolved to ids.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
     /// The settings that decisions depend on.

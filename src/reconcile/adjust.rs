@@ -73,7 +73,7 @@ impl<'s> Adjuster<'s> {
         let mut bytes = None;
         for CanonicalEndpoint { endpoint, publication: _, intent } in read {
             *bytes.get_or_insert(0) += endpoint.memory_bytes();
-            self.candidates.push(Candidate { endpoint, intent });
+            self.candidates.push(Candidate { endpoint, intent, is_left_out: false });
         }
         bytes
     }
@@ -83,20 +83,21 @@ impl<'s> Adjuster<'s> {
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
         let (mut notes, mut of_losers) = (Vec::new(), Vec::new());
-        let candidates = kept(sorted(candidates), |on_host| {
-            let (kept, left_out) = wildcard::leave_out(on_host, snapshot);
-            notes.extend(left_out);
+        // In place, because a second list would need memory that no limit counts.
+        let mut candidates = sorted(candidates);
+        for on_host in candidates.chunk_by_mut(is_one_host) {
+            notes.extend(wildcard::leave_out(on_host, snapshot));
             notes.truncate(limits::NOTES_MAX);
-            kept
-        });
-        let candidates = kept(candidates, |on_host| {
-            // The winners are chosen by properties, which an invalid endpoint loses.
-            let choice = snapshot.map(|snapshot| winner::choose(on_host, snapshot, of_losers.len()));
-            let (wins, notes_on_host) = choice.unwrap_or_else(|| (vec![true; on_host.len()], Vec::new()));
-            of_losers.extend(notes_on_host);
+        }
+        candidates.retain(|candidate| !candidate.is_left_out);
+        for on_host in candidates.chunk_by_mut(is_one_host) {
+            if let Some(snapshot) = snapshot {
+                of_losers.extend(winner::choose(on_host, snapshot, of_losers.len()));
+            }
+            // After the choice of the winners by their properties, which an invalid endpoint loses.
             refuse_together(on_host);
-            wins
-        });
+        }
+        candidates.retain(|candidate| !candidate.is_left_out);
         let candidates = sorted(candidates);
         notes.extend(of_losers);
         notes.extend(
@@ -116,15 +117,6 @@ impl<'s> Adjuster<'s> {
 
 fn is_one_host(one: &Candidate, other: &Candidate) -> bool {
     one.endpoint.dns_name == other.endpoint.dns_name
-}
-
-/// The candidates that `decide` keeps. It gets the candidates of one hostname after the other, which it may change. A
-/// second list would need memory that no limit counts.
-fn kept(mut candidates: Vec<Candidate>, decide: impl FnMut(&mut [Candidate]) -> Vec<bool>) -> Vec<Candidate> {
-    let kept: Vec<bool> = candidates.chunk_by_mut(is_one_host).flat_map(decide).collect();
-    let mut kept = kept.into_iter();
-    candidates.retain(|_| kept.next().unwrap_or(true));
-    candidates
 }
 
 fn fingerprint_of(endpoint: &Endpoint) -> u64 {

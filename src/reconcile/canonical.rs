@@ -117,6 +117,7 @@ pub struct Intent {
 pub struct Candidate {
     pub endpoint: Endpoint,
     pub intent: Intent,
+    pub is_left_out: bool,
 }
 
 /// The endpoint's object; empty if it is unknown.

@@ -25,8 +25,9 @@ pub use request::{needed_by_plan, other_owner};
 use std::collections::BTreeMap;
 
 use crate::model::endpoint::Changes;
+use crate::reconcile::access::gate::WaitingOpening;
 use crate::reconcile::plan::host::planner::plan_host;
-use crate::reconcile::plan::planned::{HostOutcome, WaitingOpening};
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::snapshot::Snapshot;

@@ -13,9 +13,11 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
     /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused and
-    /// would refuse again, of applications that this attempt could not write, and of writes that are reverted each time,
-    /// with the state that they replace.
+    /// would refuse again, and of writes that are reverted each time, with the state that they replace.
     pub paused: BTreeMap<u64, Reason>,
+    /// The fingerprints of applications that were planned with the same inputs and could not be written, with the reasons.
+    /// They change only the reasons of the endpoints that wait.
+    pub unwritten_applications: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
     /// configured tunnel.
     pub unready: BTreeMap<TunnelId, String>,

@@ -101,7 +101,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// True if no rule and no record is claimed, so that the record is not needed.
+    /// True if no rule and no record is claimed.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.digests.is_empty()
     }
@@ -145,7 +145,7 @@ pub struct Stamp {
     pub claims: Claims,
     /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname_code: Option<Box<str>>,
-    /// The namespace that has the hostname. Like an unknown field, it is never omitted.
+    /// The namespace that has the hostname. It is omitted only by [`Self::released`].
     pub namespace: Option<NamespaceCode>,
     other_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,

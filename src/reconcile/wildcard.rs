@@ -46,13 +46,11 @@ fn is_wildcard(dns_name: &str) -> bool {
 /// Leaves out an unpublished wildcard without the property. If the last snapshot is missing or outdated or has an old
 /// answer about its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate becomes
 /// invalid instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property. `on_host` are
-/// the candidates of one hostname. Returns for each whether it is kept, and a note on those that are left out.
-pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) -> (Vec<bool>, Option<Note>) {
+/// the candidates of one hostname. Returns a note on those that are left out.
+pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) -> Option<Note> {
     let (unasked, asked): (Vec<&Candidate>, Vec<&Candidate>) =
         on_host.iter().partition(|candidate| candidate.intent.unasked_wildcard);
-    let Some(name) = unasked.first().map(|first| first.endpoint.dns_name.clone()) else {
-        return (vec![true; on_host.len()], None);
-    };
+    let name = unasked.first()?.endpoint.dns_name.clone();
     // Only its record says that a wildcard is published, and an old answer about its zone may hide the record.
     let known = snapshot.filter(|snapshot| !snapshot.has_old_zone(&name));
     let own = known.map(|snapshot| snapshot.own_records_of(&name)).unwrap_or_default();
@@ -69,33 +67,32 @@ pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) 
         inserted(publishing.map(|endpoint| resource_of(endpoint).into()));
     let asked = asked.iter().map(|candidate| &candidate.endpoint);
     let asked_paths: BTreeSet<Box<str>> = inserted(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
-    let mut left_out = None;
-    let kept = on_host.iter_mut().map(|Candidate { endpoint, intent }| {
+    let mut note = None;
+    for Candidate { endpoint, intent, is_left_out } in on_host {
         if !intent.unasked_wildcard {
-            return true;
+            continue;
         }
         if is_published(endpoint) {
             if !is_invalid(endpoint) {
                 endpoint.provider_specific.extend(property(&name));
                 endpoint.provider_specific.sort_unstable();
             }
-            return true;
-        }
-        let is_kept = known.is_none() || publishing_objects.contains(resource_of(endpoint));
-        if is_kept {
+        } else if known.is_none() || publishing_objects.contains(resource_of(endpoint)) {
             intent.unasked_wildcard = false;
             invalidate(endpoint, if known.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
-        } else if left_out.is_none() && !asked_paths.contains(&*endpoint.set_identifier) {
-            left_out = Some(note_of(endpoint, *intent, NoteKind::LeftOutWildcard));
+        } else {
+            *is_left_out = true;
+            if note.is_none() && !asked_paths.contains(&*endpoint.set_identifier) {
+                note = Some(note_of(endpoint, *intent, NoteKind::LeftOutWildcard));
+            }
         }
-        is_kept
-    });
-    (kept.collect(), left_out)
+    }
+    note
 }
 
 /// The note on a published wildcard without the property, after [`leave_out`].
 pub(super) fn note_of_public(on_host: &[Candidate]) -> Option<Note> {
-    let Candidate { endpoint, intent } = on_host.iter().find(|one| one.intent.unasked_wildcard)?;
+    let Candidate { endpoint, intent, .. } = on_host.iter().find(|one| one.intent.unasked_wildcard)?;
     Some(note_of(endpoint, *intent, NoteKind::PublicWildcard))
 }
 

@@ -28,21 +28,18 @@ const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
-/// Chooses one candidate of each path. `on_host` are the candidates of one hostname, sorted like those of `adjust`.
-/// Returns for each candidate whether it wins, and notes on the losers and on rules that remain although their namespace
-/// no longer asks for them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
-pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -> (Vec<bool>, Vec<Note>) {
-    let (mut wins, mut notes) = (Vec::new(), Vec::new());
+/// Chooses one candidate of each path, and leaves out the others. `on_host` are the candidates of one hostname, sorted like
+/// those of `adjust`. Returns notes on the losers, and on rules that remain although their namespace no longer asks for
+/// them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
+pub(super) fn choose(on_host: &mut [Candidate], snapshot: &Snapshot, noted: usize) -> Vec<Note> {
+    let mut notes = Vec::new();
     let entitled = entitled_among(on_host, snapshot);
     for candidates in
-        on_host.chunk_by(|one, other| one.endpoint.set_identifier == other.endpoint.set_identifier)
+        on_host.chunk_by_mut(|one, other| one.endpoint.set_identifier == other.endpoint.set_identifier)
     {
         let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
-        let winner = contest.winner();
-        wins.extend((0..candidates.len()).map(|index| winner.is_some_and(|(winner, _)| winner == index)));
-        if let Some((_, winner)) = winner
-            && noted + notes.len() <= limits::NOTES_MAX
-        {
+        let Some((chosen, winner)) = contest.winner() else { continue };
+        if noted + notes.len() <= limits::NOTES_MAX {
             let losers = candidates.iter().filter(|candidate| {
                 !asks_alike(&candidate.endpoint, winner)
                     && resource_of(&candidate.endpoint) != resource_of(winner)
@@ -52,8 +49,11 @@ pub(super) fn choose(on_host: &[Candidate], snapshot: &Snapshot, noted: usize) -
             notes.extend(losers.map(|loser| contest.note_of_loser(&loser.endpoint, winner)));
             notes.extend(contest.kept_for_another(winner));
         }
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            candidate.is_left_out = index != chosen;
+        }
     }
-    (wins, notes)
+    notes
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not

@@ -245,7 +245,7 @@ func restoresFromTheLog(t *testing.T, server *apiServer) {
 	made.undo(t, said)
 	made.isAsBefore(t, records)
 	for _, option := range []string{"connectTimeout", "caPool", "ipRules", "noTLSVerify"} {
-		if !bytes.Contains([]byte(said), []byte(option+", which webhook-origin-")) {
+		if !bytes.Contains([]byte(said), []byte(option+" (to keep it, set webhook-origin-")) {
 			t.Errorf("no line says what keeps %s", option)
 		}
 	}

@@ -98,6 +98,23 @@ fn a_request_whose_answer_is_lost_goes_on_with_the_hostnames_of_its_own_turn() {
     assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
 }
 
+/// The records are there, and the request ends before it knows that.
+#[test]
+fn after_a_lost_answer_and_a_failed_reading_the_next_request_begins_with_the_same_hostnames() {
+    let harness = roomy();
+    harness.cloudflare.fault(Matcher::batch(), 1, Fault::DoneButUnanswered);
+    let list = Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone));
+    let program = harness.start();
+    // The first reading is that of GET /records, and the second that of the first attempt. A read is tried a few times.
+    (3..20).for_each(|nth| harness.cloudflare.fault(list.clone(), nth, Fault::status(500)));
+    let shops = shops("example.com", HOSTNAMES);
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    harness.cloudflare.clear_faults();
+    assert!(!harness.rules().iter().any(|rule| rule.contains("shop-0000.")));
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
 /// The second run of the request has no time to write.
 #[test]
 fn after_a_lost_answer_a_turn_that_runs_out_of_time_is_repeated() {

@@ -16,20 +16,57 @@ use crate::reconcile::plan::{HostPlan, Piece};
 /// and five loops of one run each, in five minutes, must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
+/// The size of the groups that are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GroupSize {
+    /// Before a search: all hostnames, as far as one write takes them.
+    #[default]
+    All,
+    /// In a search: at most this many hostnames.
+    Hostnames(usize),
+    /// In a search, after a hostname was refused alone: one piece.
+    OnePiece,
+}
+
+impl GroupSize {
+    /// The next size after a group of this many hostnames was refused.
+    fn half_of(hostnames: usize) -> Self {
+        match hostnames / 2 {
+            0 => Self::OnePiece,
+            half => Self::Hostnames(half),
+        }
+    }
+
+    /// The next size after a group was written.
+    fn doubled(self) -> Self {
+        match self {
+            Self::All => Self::All,
+            Self::Hostnames(size) => Self::Hostnames(size.saturating_mul(2)),
+            Self::OnePiece => Self::Hostnames(1),
+        }
+    }
+
+    fn hostnames_max(self) -> usize {
+        match self {
+            Self::All => usize::MAX,
+            Self::Hostnames(size) => size,
+            Self::OnePiece => 1,
+        }
+    }
+}
+
 /// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice
 /// as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// The pieces of each hostname together, but of a hostname that was refused alone each piece by itself. If the last
-    /// request ended with such a hostname, each piece of every hostname by itself.
+    /// Groups of pieces: each has all pieces of a hostname, or one piece of a hostname that was refused alone. If the last
+    /// request ended with such a hostname, each group has one piece.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
-    /// The most hostnames in the next group; `None` before a search. 0 after a hostname was refused alone: the next group is
-    /// one of its pieces.
-    pub(super) group_size: Option<usize>,
+    pub(super) group_size: GroupSize,
     /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
 }
@@ -39,14 +76,14 @@ impl<'a> Halving<'a> {
     /// the size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        group_size: Option<usize>,
+        group_size: GroupSize,
         is_suspect: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname() == other.hostname()) {
             match group_size {
                 _ if pieces.iter().any(&is_suspect) => suspects.extend(in_order(pieces)),
-                Some(0) => queue.extend(one_by_one(pieces)),
+                GroupSize::OnePiece => queue.extend(one_by_one(pieces)),
                 _ => queue.push(pieces.to_vec()),
             }
         }
@@ -79,8 +116,7 @@ impl<'a> Halving<'a> {
         self.queue.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.host)));
         self.suspects.retain(|piece| !is_given_up(piece.host));
         let mut operations = 0;
-        let length_max = self.group_size.map_or(usize::MAX, |size| size.max(1));
-        let fitting = self.queue.iter().take(length_max).take_while(|pieces| {
+        let fitting = self.queue.iter().take(self.group_size.hostnames_max()).take_while(|pieces| {
             operations += pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
             operations <= operations_max
         });
@@ -90,7 +126,7 @@ impl<'a> Halving<'a> {
         if is_suspect {
             self.sent.push(vec![self.suspects.remove(0)]);
         }
-        if is_suspect || self.group_size.is_some() {
+        if is_suspect || self.group_size != GroupSize::All {
             self.time_left_at_search.get_or_insert(time_left);
         }
         self.sent.concat()
@@ -99,7 +135,7 @@ impl<'a> Halving<'a> {
     /// Marks the sent group as written.
     pub(super) fn mark_written(&mut self) {
         self.sent.clear();
-        self.group_size = self.group_size.map(|size| size.saturating_mul(2).max(1));
+        self.group_size = self.group_size.doubled();
     }
 
     /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece.
@@ -110,7 +146,7 @@ impl<'a> Halving<'a> {
         {
             return Some(piece);
         }
-        self.group_size = Some(group.len() / 2);
+        self.group_size = GroupSize::half_of(group.len());
         if let [pieces] = &*group {
             group = one_by_one(pieces).collect();
         }
@@ -212,17 +248,17 @@ mod tests {
         let hosts = [host("a", 1), host("b", 2), host("c", 1)];
         let pieces = hosts.each_ref().map(piece);
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Halving::new(&pieces, None, |_| false).next(limit, TIME, |_| false);
+            let sent = Halving::new(&pieces, GroupSize::All, |_| false).next(limit, TIME, |_| false);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Halving::new(&[], None, |_| false).next(9, TIME, |_| false), []);
+        assert_eq!(Halving::new(&[], GroupSize::All, |_| false).next(9, TIME, |_| false), []);
     }
 
     #[test]
     fn the_limits_of_a_search_begin_with_the_first_suspect_and_not_before() {
         let hosts = ["a", "b", "c"].map(|hostname| host(hostname, 1));
         let pieces = hosts.each_ref().map(piece);
-        let mut halving = Halving::new(&pieces, None, |piece| piece.hostname() == "a");
+        let mut halving = Halving::new(&pieces, GroupSize::All, |piece| piece.hostname() == "a");
         let groups = [(); 4].map(|()| {
             let sent = halving.next(1, TIME, |_| false);
             halving.mark_written();
@@ -242,7 +278,7 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            for (size, expected) in [(Some(1), expected), (None, false)] {
+            for (size, expected) in [(GroupSize::Hostnames(1), expected), (GroupSize::All, false)] {
                 let mut halving = Halving::new(&[], size, |_| false);
                 halving.next(9, seconds(time), |_| false);
                 let is_used_up = halving.is_used_up(writes, calls_left, seconds(time_left));
@@ -256,7 +292,11 @@ mod tests {
         #[test]
         fn every_good_piece_passes_once_and_every_bad_one_is_refused_alone(
             kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),
-            size in proptest::option::of(0..5_usize),
+            size in prop_oneof![
+                Just(GroupSize::All),
+                Just(GroupSize::OnePiece),
+                (1..5_usize).prop_map(GroupSize::Hostnames),
+            ],
         ) {
             let hosts = NAMES.map(|hostname| host(hostname, 1));
             // Up to three pieces of each hostname, of which the first is bad or not.

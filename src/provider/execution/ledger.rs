@@ -67,7 +67,7 @@ impl<'a> Ledger<'a> {
         self.written.contains(&piece.key())
     }
 
-    /// Writes nothing more of a hostname in this run.
+    /// Gives a hostname up: the run writes none of its pieces any more. Its stamps may still be corrected.
     pub(super) fn give_up(&mut self, host: &HostPlan, reason: Reason) {
         if !self.is_given_up(host) {
             let refusal = Refusal::new(&host.hostname, None, host.resource.as_deref(), reason);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::pause::Pause;
 use crate::limits;
+use crate::provider::execution::halving::GroupSize;
 use crate::reconcile::plan::TurnPosition;
 use crate::reconcile::reason::Reason;
 
@@ -37,7 +38,7 @@ struct TargetMemory {
     /// A probe succeeded, but the next edit failed.
     edit_pause: Option<Pause>,
     /// `Halving::group_size` at the end of the last stage.
-    group_size: Option<usize>,
+    group_size: GroupSize,
 }
 
 impl TargetMemories {
@@ -52,8 +53,8 @@ impl TargetMemories {
         pause.is_none_or(|pause| pause.is_over(now))
     }
 
-    pub(crate) fn group_size(&self, id: &str) -> Option<usize> {
-        self.0.get(id)?.group_size
+    pub(crate) fn group_size(&self, id: &str) -> GroupSize {
+        self.0.get(id).map(|target| target.group_size).unwrap_or_default()
     }
 
     /// Remembers that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
@@ -75,7 +76,7 @@ impl TargetMemories {
         target.failure = result.err();
     }
 
-    pub(crate) fn remember_group_size(&mut self, id: &str, size: Option<usize>) {
+    pub(crate) fn remember_group_size(&mut self, id: &str, size: GroupSize) {
         self.target(id).group_size = size;
     }
 

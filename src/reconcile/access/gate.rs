@@ -15,6 +15,7 @@ use crate::reconcile::access::wanted::{WantedAccess, WantedApplication, usable_p
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
 
 const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login \
@@ -87,16 +88,17 @@ pub(crate) enum AccessStep {
         /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the place.
         deletions: Vec<ApplicationWrite>,
         /// `None` if this request finishes the opening.
-        waiting: Option<WaitingForDeletion>,
+        waiting: Option<WaitingOpening>,
     },
 }
 
-/// The deletions that an opening waits for.
+/// An endpoint that opens its place, which this request cannot finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WaitingForDeletion {
-    pub(crate) reason: Reason,
+pub(crate) struct WaitingOpening {
+    /// The refusal of the endpoint, if nothing keeps its place closed for ever.
+    pub(crate) refusal: Refusal,
     /// The ids of the applications over the place: rules still accept the tokens of the first one, there are several, or the
-    /// deletion of the first one failed.
+    /// first one cannot be deleted now.
     pub(crate) applications: Vec<Box<str>>,
 }
 

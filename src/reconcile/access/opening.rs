@@ -2,13 +2,14 @@
 //! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
 
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingForDeletion};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingOpening};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
 use crate::reconcile::access::requests::{Asks, UnopenedPlace};
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 
 const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a later loop finishes \
      the opening";
@@ -16,7 +17,7 @@ const CHECK_FIRST: &str = "the rule's Access check is removed before the Access 
 impl Gate<'_> {
     /// The work that opens the place of the publication.
     pub(super) fn plan_opening(self) -> Result<AccessStep, Reason> {
-        let Self { context, publication, protection, .. } = self;
+        let Self { context, publication, resource, protection } = self;
         let path = publication.path();
         if let AccessReading::Failed(unread) = &context.snapshot.access
             && (protection.claims_protection() || protection.present_check(path).is_some())
@@ -59,14 +60,20 @@ impl Gate<'_> {
         let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
         let deletions: Vec<_> =
             covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
-        let is_not_paused =
-            |write: &ApplicationWrite| context.inputs.check_not_paused(|| write.content_fingerprint());
-        let paused = deletions.iter().try_for_each(is_not_paused).err();
-        let deletions = if paused.is_some() { Vec::new() } else { deletions };
+        let inputs = context.inputs;
+        let reason = |write: &ApplicationWrite| {
+            let unwritten = inputs.unwritten_applications.get(&write.content_fingerprint()).cloned();
+            unwritten.or_else(|| inputs.check_not_paused(|| write.content_fingerprint()).err())
+        };
+        let held_up = deletions.iter().find_map(reason);
+        let deletions = if held_up.is_some() { Vec::new() } else { deletions };
         let is_last = !is_accepted && covering.len() == 1;
-        let reason = paused.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
+        let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
         let applications = covering.iter().map(|own| own.application.id.clone()).collect();
-        let waiting = reason.map(|reason| WaitingForDeletion { reason, applications });
+        let refusal = |reason| {
+            Refusal::new(publication.hostname.as_str(), Some(path.unwrap_or_default()), resource, reason)
+        };
+        let waiting = reason.map(|reason| WaitingOpening { refusal: refusal(reason), applications });
         Ok(AccessStep::Opening { deletions, waiting })
     }
 

@@ -13,7 +13,7 @@ use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
 /// One write, as it is compared with earlier writes. The fingerprint `key` identifies what is written: a rule, the records
-/// of a hostname, or the application of a place. The other one is of the content, and but for applications also of the
+/// of a hostname, or the application of a place. The other one is of the content and, except for applications, of the
 /// state in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ComparedWrite {

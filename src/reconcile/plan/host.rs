@@ -113,9 +113,9 @@ impl<'a> Host<'a> {
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
         let visited = snapshot.visited_tunnel(self.name());
         let wanted = wanted.iter().filter_map(Wanted::accepted);
-        let requests = wanted.map(|gated| gated.tunnel());
+        let wanted_tunnels = wanted.map(|gated| gated.tunnel());
         let rules = self.rules.iter().map(|rule| rule.tunnel);
-        let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);
+        let tunnels = rules.chain(wanted_tunnels).chain(&visited).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
         let mut old = snapshot.old_answers.iter();

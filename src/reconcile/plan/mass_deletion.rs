@@ -36,7 +36,7 @@ pub(super) fn withhold(
         Some(plan) if withheld.contains(&position.hostname) => {
             let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
             let refusal = Refusal::new(&position.hostname, None, plan.resource.as_deref(), reason);
-            (position, outcome.without_writes([refusal]))
+            (position, outcome.without_plan([refusal]))
         }
         _ => (position, outcome),
     })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::mem;
 
 use crate::collections::inserted;
 use crate::ingress::{Document, RuleEdit};
@@ -9,7 +10,7 @@ use crate::label_values::label_values;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::ApplicationWrite;
+use crate::reconcile::access::gate::{ApplicationWrite, WaitingOpening};
 use crate::reconcile::plan::host::comment::CommentTemplate;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -23,7 +24,7 @@ pub struct Plan {
     /// The requests that are not carried out, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// The work on Access applications, independent of `hosts`.
+    /// The work on Access applications, which is done before that of `hosts`.
     pub application_writes: Vec<ApplicationWrite>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
@@ -135,15 +136,6 @@ pub(super) struct HostOutcome {
     pub(super) openings: Vec<WaitingOpening>,
 }
 
-/// An endpoint that opens its place, which takes several requests.
-#[derive(Debug)]
-pub(super) struct WaitingOpening {
-    /// The refusal of the endpoint, if nothing keeps its place closed for ever.
-    pub(super) refusal: Refusal,
-    /// The applications over the place: rules still accept the tokens of the first one, or there are several.
-    pub(super) applications: Vec<Box<str>>,
-}
-
 impl HostOutcome {
     pub(super) fn refused(refusals: Vec<Refusal>) -> Self {
         Self { refusals, ..Self::default() }
@@ -156,11 +148,13 @@ impl HostOutcome {
 
     /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
     /// hostname asks for the deletion of no application.
-    pub(super) fn without_writes(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
+    pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // A move or an opening whose writes are refused makes no progress, so it fails no request.
         self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
+        let openings = mem::take(&mut self.openings).into_iter().map(|opening| opening.refusal);
+        self.refusals.extend(openings.filter(|refusal| !refusal.reason.fails_request()));
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, notes: Vec::new(), openings: Vec::new(), ..self.with_refusals(refusals) }
+        Self { plan: None, notes: Vec::new(), ..self.with_refusals(refusals) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
-/// The comment of a hostname's records without its claims, which change during the request.
+/// The comment of a hostname's records, for any claims: they change during the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommentTemplate {
     /// The stamp before the request, with the object and the hostname of the new one.

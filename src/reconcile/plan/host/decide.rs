@@ -12,11 +12,11 @@ use super::{adoption, comment, obstacle};
 use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, WaitingForDeletion};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
 use crate::reconcile::access::host_protection::requires_login;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::{HostOutcome, WaitingOpening};
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -76,10 +76,7 @@ pub(super) fn decide<'a>(
     for one in &wanted {
         if let Some(AccessStep::Opening { deletions, waiting }) = one.accepted().map(Gated::access_step) {
             application_writes.extend(deletions.iter().cloned());
-            openings.extend(waiting.as_ref().map(|WaitingForDeletion { reason, applications }| {
-                let (refusal, applications) = (one.refusal(host.name(), reason), applications.clone());
-                WaitingOpening { refusal, applications }
-            }));
+            openings.extend(waiting.clone());
         }
     }
     let notes = wanted.iter().filter_map(|one| opening_note(&host, one)).collect();
@@ -104,7 +101,7 @@ fn settled<'a>(
         if refused.is_empty() && first_writes.is_empty() {
             // Last, when it is known which endpoints could be published. A dry run writes nothing, so no rule waits.
             first_writes = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-            refused = if host.is_dry_run() { Vec::new() } else { before_application(&wanted) };
+            refused = if host.is_dry_run() { Vec::new() } else { before_application(&host, &wanted) };
         }
         if refused.is_empty() {
             return (host, wanted, first_writes);
@@ -233,9 +230,14 @@ fn without_room(
 }
 
 /// Endpoints whose applications are written before their rules.
-fn before_application(wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let waiting = wanted.iter().enumerate().filter(|(_, one)| one.first_write().is_some());
-    waiting.map(|(index, _)| (index, Reason::Waiting(APPLICATION_FIRST.to_owned()))).collect()
+fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
+    let reason = |write: &ApplicationWrite| {
+        let unwritten = &host.context.inputs.unwritten_applications;
+        let reason = unwritten.get(&write.content_fingerprint()).cloned();
+        reason.unwrap_or_else(|| Reason::Waiting(APPLICATION_FIRST.to_owned()))
+    };
+    let waiting = wanted.iter().enumerate();
+    waiting.filter_map(|(index, one)| Some((index, reason(one.first_write()?)))).collect()
 }
 
 /// The refused endpoints, by object.

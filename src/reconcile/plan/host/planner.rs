@@ -53,13 +53,13 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
         }
         Err(reason) => {
             let plan = deletion_of_hiding_record(&decision.host, resource.clone());
-            (plan, decision.outcome.without_writes([refusal(reason)]))
+            (plan, decision.outcome.without_plan([refusal(reason)]))
         }
     };
     let outcome = HostOutcome { counts_as_deletion, ..outcome };
     let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
     let refusals = plan.as_ref().map(refused_before).unwrap_or_default();
-    if refusals.is_empty() { HostOutcome { plan, ..outcome } } else { outcome.without_writes(refusals) }
+    if refusals.is_empty() { HostOutcome { plan, ..outcome } } else { outcome.without_plan(refusals) }
 }
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
