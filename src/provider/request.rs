@@ -2,6 +2,7 @@
 //! or if a tunnel can be written again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::{Arc, MutexGuard};
 
 use crate::collections::inserted;
@@ -49,13 +50,6 @@ struct Attempt {
     result: RunResult,
 }
 
-impl Attempt {
-    /// Drops the rest of the attempt, because memory would otherwise hold two plans.
-    fn into_notes(self) -> Vec<Note> {
-        self.plan.notes
-    }
-}
-
 /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
 pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), Failure> {
     let provider = context.provider;
@@ -79,7 +73,7 @@ impl ApplyRequest<'_> {
         let snapshot = snapshot.map_err(|error| provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
-            // After a lost answer it is not known what is left. A tunnel that can be written again was refused before.
+            // After a lost answer it is not known what is left. For a tunnel that can be written again, hostnames were refused.
             let may_write_more = self.context.has_time()
                 && (attempt.result.has_lost_answer || self.probe_failed_tunnels(&attempt.plan));
             if !may_write_more || !self.context.has_time() {
@@ -87,7 +81,10 @@ impl ApplyRequest<'_> {
             }
             // Without a reading, the request ends with the result so far.
             let Ok(snapshot) = self.context.read(with_access) else { break };
-            attempt = self.attempt(snapshot, attempt.into_notes());
+            let noted = mem::take(&mut attempt.plan.notes);
+            // Memory would otherwise hold two plans.
+            drop(attempt);
+            attempt = self.attempt(snapshot, noted);
         }
         self.finish(&attempt)
     }
