@@ -1,9 +1,9 @@
 //! How many hostnames fit into which memory, as a Markdown table: `just scale` (needs root, for control groups).
 //!
-//! The static binary (or the one `WEBHOOK_BINARY` names) runs in a control group with little memory and a twentieth of a
-//! core, and ExternalDNS's conversation is played to it until everything wanted stands, for twenty loops at most. Fails
-//! if the program is killed, if an answer takes 12 s, if a loop in which nothing changes fails, or if more than ten
-//! loops get no further.
+//! The static binary (or the one `WEBHOOK_BINARY` names) runs in a control group with little memory and a twentieth of
+//! a core, and ExternalDNS's conversation is played to it until everything wanted stands, for twenty loops at most.
+//! Fails if the program is killed, if an answer takes 12 s, if a loop in which nothing changes fails, or if more than
+//! ten loops get no further.
 
 #![allow(
     clippy::disallowed_methods,

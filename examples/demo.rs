@@ -5,8 +5,9 @@
 //! cargo run --example demo
 //! ```
 //!
-//! Nothing has to be configured, and no network is needed. Each step prints the annotations that change and what changes
-//! at Cloudflare, `+` for what comes and `-` for what goes. The demo fails where something else changes than it says.
+//! Nothing has to be configured, and no network is needed. Each step prints the annotations that change and what
+//! changes at Cloudflare, `+` for what comes and `-` for what goes. The demo fails where something else changes than it
+//! says.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};

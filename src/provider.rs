@@ -37,8 +37,8 @@ use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields; the locks inside `backend`, `readiness` and `metrics` are taken last, and none of them while
-/// another of them is held. One exception: the client locks its credentials under the lock of their file.
+/// the order of the fields; the locks inside `backend`, `readiness` and `metrics` are taken last, and none of them
+/// while another of them is held. One exception: the client locks its credentials under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
     backend: Backend,
@@ -78,8 +78,8 @@ impl Provider {
         }
     }
 
-    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; every other metric
-    /// is updated when its event happens.
+    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; every other
+    /// metric is updated when its event happens.
     pub fn scrape(&self) -> String {
         let (is_ready, calls_left) = (self.readiness.is_ready(), self.client().calls_left());
         let mut values = self.metrics.update();

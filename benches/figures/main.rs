@@ -478,7 +478,8 @@ fn unfriendly_endpoints(count: usize) -> Value {
         .collect()
 }
 
-/// One object with all the properties that it can have, in many groups, on many hostnames: each hostname has all of them.
+/// One object with all the properties that it can have, in many groups, on many hostnames: each hostname has all of
+/// them.
 fn endpoints_in_excess() -> Value {
     const VALUE: &str = "what an object keeps in an annotation: a list, a script, a certificate; ";
     let mut properties = Vec::new();

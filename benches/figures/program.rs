@@ -155,7 +155,8 @@ impl Program {
         /// The unit of /proc on every architecture, whatever the kernel's own clock.
         const TICK: Duration = Duration::from_millis(10);
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The program's name is in brackets and may hold anything; utime and stime are the 12th and 13th field behind it.
+        // The program's name is in brackets and may hold anything; utime and stime are the 12th and 13th field behind
+        // it.
         let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/<pid>/stat")?;
         let mut ticks = 0;
         for field in fields.split_whitespace().skip(11).take(2) {

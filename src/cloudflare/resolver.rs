@@ -68,8 +68,8 @@ impl CachingResolver {
         lock(&self.cache.0).addresses.first().copied()
     }
 
-    /// Remembers that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
-    /// `None` stands for a call that began before any address was known. The next call looks the name up again.
+    /// Remembers that the address was slow or that a call to it failed: if it is still the first one, it becomes the
+    /// last. `None` stands for a call that began before any address was known. The next call looks the name up again.
     pub(super) fn demote(&self, front: Option<IpAddr>) {
         let mut cached = lock(&self.cache.0);
         cached.asked_at = None;

@@ -251,8 +251,8 @@ impl Read for ObservedBody<'_> {
     }
 }
 
-/// The permits that large answers share. Each such answer is held as bytes until it is parsed, so they limit how many are
-/// in memory at once.
+/// The permits that large answers share. Each such answer is held as bytes until it is parsed, so they limit how many
+/// are in memory at once.
 #[derive(Debug)]
 struct ResponsePermits {
     free: Mutex<usize>,

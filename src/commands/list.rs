@@ -52,8 +52,8 @@ pub(super) fn read(
     Ok(snapshot)
 }
 
-/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname. A comment says why a rule is left out, or
-/// that no rule is foreign.
+/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname. A comment says why a rule is left out,
+/// or that no rule is foreign.
 pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
     for ForeignRule { named, endpoint, unmanaged } in foreign_rules(snapshot, namespace.unwrap_or("default"))

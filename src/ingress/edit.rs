@@ -83,10 +83,10 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 
 /// Applies edits to `rules`. `own` is true for our rules. There is at most one edit for a hostname and path.
 ///
-/// The given list decides which edits are refused, but for puts that would make a rule with a login lose requests: these
-/// are tried again after the removals. Puts come first, in the order of the list, and then removals. Because removals are last,
-/// a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The order of the
-/// edits has no effect.
+/// The given list decides which edits are refused, but for puts that would make a rule with a login lose requests:
+/// these are tried again after the removals. Puts come first, in the order of the list, and then removals. Because
+/// removals are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule
+/// hid. The order of the edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let mut marked = MarkedRules::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();

@@ -8,8 +8,8 @@
 //!    change nothing.
 //! 3. A new rule is behind every other foreign rule that may match its requests, so that the foreign rule keeps them.
 //!
-//! So a rule that is placed has a limit, the first rule that has to be behind it, and is behind the last foreign rule in
-//! front of the limit with which it may share a request. Our rules on the wrong side of it move there too.
+//! So a rule that is placed has a limit, the first rule that has to be behind it, and is behind the last foreign rule
+//! in front of the limit with which it may share a request. Our rules on the wrong side of it move there too.
 //!
 //! Rules that share no request have no order; a new one is only sorted among our rules around it. A present rule is
 //! moved only if it breaks 1 or 2. Moving it for 3 could give its requests to a foreign rule that was put behind it.
@@ -183,9 +183,10 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         Some((position, moved))
     }
 
-    /// The position of the first rule in front of `end` that has to be behind the rule for `scope`; else `end`. A foreign
-    /// rule has to be behind if it covers the rule for `scope`, or a wider rule of ours that has to be behind too. A wider
-    /// rule of ours has to be behind if it covers the rule for `scope`, which then takes requests from that rule alone.
+    /// The position of the first rule in front of `end` that has to be behind the rule for `scope`; else `end`. A
+    /// foreign rule has to be behind if it covers the rule for `scope`, or a wider rule of ours that has to be behind
+    /// too. A wider rule of ours has to be behind if it covers the rule for `scope`, which then takes requests from
+    /// that rule alone.
     fn limit(&self, end: usize, scope: Scope<'_>) -> usize {
         let key = scope.key();
         let wider = self.wider_in_front(end, scope);
@@ -230,8 +231,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         is_hidden || !self.wider_in_front(position, scope).is_empty()
     }
 
-    /// Our wider rules in front of `position`. Each may share a request with the rule for `scope`, or with another rule of
-    /// the result.
+    /// Our wider rules in front of `position`. Each may share a request with the rule for `scope`, or with another rule
+    /// of the result.
     fn wider_in_front(&self, position: usize, scope: Scope<'_>) -> Vec<usize> {
         let key = scope.key();
         let wider = self.ours(scope, |other, at| at < position && *other > key);
@@ -248,8 +249,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         self.linked(scope, &narrower, Scope::is_equivalent_to)
     }
 
-    /// Our rules that share hosts with the rule for `scope`, are not removed, and are selected by their keys and positions.
-    /// They are sorted by key.
+    /// Our rules that share hosts with the rule for `scope`, are not removed, and are selected by their keys and
+    /// positions. They are sorted by key.
     fn ours(&self, scope: Scope<'_>, is_selected: impl Fn(&Key<'l>, usize) -> bool) -> Vec<(Key<'l>, usize)> {
         let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_going);
         let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(Scope::of(&entry.rule)));
@@ -259,8 +260,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         ours
     }
 
-    /// Those of our rules `others` that may share a request with the rule for `scope`, or with an earlier one of them. A
-    /// rule for which `stays` is true of a foreign rule in front of it is left out.
+    /// Those of our rules `others` that may share a request with the rule for `scope`, or with an earlier one of them.
+    /// A rule for which `stays` is true of a foreign rule in front of it is left out.
     fn linked<'k>(
         &self,
         scope: Scope<'k>,

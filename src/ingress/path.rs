@@ -35,8 +35,8 @@ impl PathPattern {
     /// Parses an expression, which is kept as written.
     ///
     /// # Errors
-    /// When Go would refuse the expression, or read it differently from other engines. Also when the text begins or ends
-    /// with a blank, slashes at the end aside.
+    /// When Go would refuse the expression, or read it differently from other engines. Also when the text begins or
+    /// ends with a blank, slashes at the end aside.
     pub fn parse(text: &str) -> Result<Self, String> {
         check_ends(text)?;
         if text.is_empty() {
@@ -55,8 +55,8 @@ impl PathPattern {
     ///
     /// # Errors
     /// When the text does not begin with a slash, or contains characters that no decoded path contains or that were
-    /// meant as a pattern; and when no browser requests such a path, so that the rule would limit access for no visitor.
-    /// An expression can still match such a path.
+    /// meant as a pattern; and when no browser requests such a path, so that the rule would limit access for no
+    /// visitor. An expression can still match such a path.
     pub fn from_prefix(prefix: &str) -> Result<Self, String> {
         check_ends(prefix)?;
         if prefix.trim_end_matches('/').starts_with("//") {

@@ -113,8 +113,8 @@ impl Rule {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
-    /// True if the rule matches every request for the hostname and the path, by the proof by which rules are ordered. The
-    /// hostname may be a wildcard.
+    /// True if the rule matches every request for the hostname and the path, by the proof by which rules are ordered.
+    /// The hostname may be a wildcard.
     pub fn covers(&self, hostname: &str, path: Option<&str>) -> bool {
         self.matches_host(hostname) && shape::covers(self.path(), path)
     }

@@ -24,8 +24,8 @@ impl Zone {
     }
 
     /// True if a record in the zone can point to a tunnel of `account`. For a record that points to a tunnel of another
-    /// account, Cloudflare answers visitors with error 1014. Tunnels of another account cannot be looked up either, so a
-    /// record that points to such a tunnel would look abandoned.
+    /// account, Cloudflare answers visitors with error 1014. Tunnels of another account cannot be looked up either, so
+    /// a record that points to such a tunnel would look abandoned.
     pub fn belongs_to(&self, account: &AccountId) -> bool {
         self.account == *account || self.account.as_str().is_empty()
     }

@@ -45,8 +45,8 @@ pub(super) struct Answer<T> {
     pub(super) old: Option<String>,
 }
 
-/// Cloudflare, as this process reads it: the client, and what earlier answers showed of zones, Access, the newest state of
-/// tunnels and records, and unconfigured tunnels.
+/// Cloudflare, as this process reads it: the client, and what earlier answers showed of zones, Access, the newest state
+/// of tunnels and records, and unconfigured tunnels.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(super) client: Client,
@@ -56,8 +56,8 @@ pub(crate) struct Backend {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    /// Whether tunnels that are not configured exist, and the time at which each was looked up. Several clusters with the
-    /// default `OWNER_ID` see each other's records in each reading, and share the calls of an account.
+    /// Whether tunnels that are not configured exist, and the time at which each was looked up. Several clusters with
+    /// the default `OWNER_ID` see each other's records in each reading, and share the calls of an account.
     unconfigured: Mutex<BTreeMap<TunnelId, (bool, Instant)>>,
 }
 
@@ -148,8 +148,8 @@ impl Backend {
         Ok(Snapshot::new(reading))
     }
 
-    /// True if a setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of
-    /// ours.
+    /// True if a setting needs Access, if a comment of ours has the mark of Access, or if the account had applications
+    /// of ours.
     fn needs_access(&self, reading: &Reading) -> bool {
         reading.settings.operator.needs_access()
             || self.access.has_ours.load(Ordering::Relaxed)
@@ -202,8 +202,8 @@ impl Backend {
         })
     }
 
-    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer is
-    /// remembered for ten minutes.
+    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to. Each answer
+    /// is remembered for ten minutes.
     fn unconfigured_tunnels(
         &self,
         account: &AccountId,

@@ -18,11 +18,12 @@ use crate::reconcile::{Settings, endpoint_reader, plan};
 use crate::webhook::Failure;
 use crate::webhook::body::{Body, ReceivedEndpoint};
 
-/// The bytes that an endpoint to create or update needs in addition to itself: for the request of its hostname, which may
-/// wait for its turn, or for the hostname's plan and calls.
+/// The bytes that an endpoint to create or update needs in addition to itself: for the request of its hostname, which
+/// may wait for its turn, or for the hostname's plan and calls.
 const CHANGED_BYTES: usize = 1024;
 
-/// The bytes that an endpoint to delete needs in addition to itself. All deletions are planned, even those that wait for their turn.
+/// The bytes that an endpoint to delete needs in addition to itself. All deletions are planned, even those that wait
+/// for their turn.
 const DELETED_BYTES: usize = 2048;
 
 /// The bytes that a TXT record or a refused endpoint needs in addition to itself.

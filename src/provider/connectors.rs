@@ -25,9 +25,9 @@ pub(super) struct ConnectorWatch {
 }
 
 impl ConnectorWatch {
-    /// Reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
-    /// connector, or if a connector has not applied a version from one look to the next. After a failed look, the
-    /// metrics of its tunnel are absent, and its awaited version and its line of the log stay. Holds no lock during a call.
+    /// Reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no connector, or if a
+    /// connector has not applied a version from one look to the next. After a failed look, the metrics of its tunnel
+    /// are absent, and its awaited version and its line of the log stay. Holds no lock during a call.
     pub(super) fn look(&mut self, provider: &Provider, FoundTunnels { account, settings }: &FoundTunnels) {
         let clock = provider.clock();
         if provider.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {

@@ -1,9 +1,9 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
 //!
-//! `Execution` sends, and but for it only the probe of a tunnel: in this file it goes through stages and targets, in `documents.rs` it writes the document of
-//! a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the next group, `Ledger` knows what was written
-//! and refused; neither of the two sends anything.
+//! `Execution` sends, and but for it only the probe of a tunnel: in this file it goes through stages and targets, in
+//! `documents.rs` it writes the document of a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the
+//! next group, `Ledger` knows what was written and refused; neither of the two sends anything.
 //!
 //! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
@@ -42,7 +42,8 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage succeeds.
+    /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage
+    /// succeeds.
     unfinished_targets: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
@@ -65,8 +66,8 @@ enum Stop {
     Run(Error),
 }
 
-/// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames, because
-/// a zone that does not answer can use up a request's time.
+/// Carries out every stage of a plan. Hostnames of a zone whose last write failed come after all other hostnames,
+/// because a zone that does not answer can use up a request's time.
 pub(super) fn run<'a>(
     context: CallContext<'a>,
     memory: &'a mut WriteMemory,
@@ -122,8 +123,8 @@ impl<'a> Execution<'a> {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {
-            // Nothing more of a refused hostname is written: a wider rule would match the requests of the refused rule, or
-            // the rule that it replaces would be deleted. The next request plans the hostname anew.
+            // Nothing more of a refused hostname is written: a wider rule would match the requests of the refused rule,
+            // or the rule that it replaces would be deleted. The next request plans the hostname anew.
             pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
             if !pieces.is_empty() {
                 self.write_target(target, &pieces)?;
@@ -155,8 +156,8 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes the groups with as few calls as possible, and at least one group even if the search is used up. After a
-    /// refusal the next group has half the size, also in the next request, so each loop makes progress. True if Cloudflare answered a write:
-    /// otherwise nothing was learned about the target.
+    /// refusal the next group has half the size, also in the next request, so each loop makes progress. True if
+    /// Cloudflare answered a write: otherwise nothing was learned about the target.
     ///
     /// # Errors
     /// When nothing more can be written to the target, or to any target, in this request.

@@ -30,8 +30,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 
-/// The attempts to carry out a request: the first, and one after each lost answer to a write, or after a tunnel could be
-/// written again.
+/// The attempts to carry out a request: the first, and one after each lost answer to a write, or after a tunnel could
+/// be written again.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
@@ -73,7 +73,8 @@ impl ApplyRequest<'_> {
         let snapshot = snapshot.map_err(|error| provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
-            // After a lost answer it is not known what is left. For a tunnel that can be written again, hostnames were refused.
+            // After a lost answer it is not known what is left. For a tunnel that can be written again, hostnames were
+            // refused.
             let may_write_more = self.context.has_time()
                 && (attempt.result.has_lost_answer || self.probe_failed_tunnels(&attempt.plan));
             if !may_write_more || !self.context.has_time() {
@@ -95,8 +96,8 @@ impl ApplyRequest<'_> {
         self.finish(&attempt)
     }
 
-    /// Plans, and writes unless this is a dry run: applications first. `noted` are the notes of earlier attempts, which the
-    /// next plan does not have.
+    /// Plans, and writes unless this is a dry run: applications first. `noted` are the notes of earlier attempts, which
+    /// the next plan does not have.
     fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
         let (context, mut result, mut inputs) = (self.context, RunResult::default(), self.inputs(&snapshot));
         let mut plan = self.plan_with_ready_tunnels(&snapshot, &mut inputs);
@@ -140,8 +141,8 @@ impl ApplyRequest<'_> {
         Ok(())
     }
 
-    /// Deletes our applications that are replaced by another one at their place or a wider one, if this request
-    /// planned to delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// Deletes our applications that are replaced by another one at their place or a wider one, if this request planned
+    /// to delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
         if self.planned_protected_deletions && self.context.has_time() {
             let Ok(snapshot) = self.context.read(true) else { return };
@@ -192,10 +193,10 @@ impl ApplyRequest<'_> {
         }
     }
 
-    /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work, and
-    /// in half of the time, because a tunnel that does not answer can use up a request's time. If little time is left, the
-    /// probe may use enough of it for a read and a write: a tunnel that is never probed would never be written again.
-    /// True if a tunnel can be written again.
+    /// Probes the tunnels for which the plan refused a hostname and whose edits are not paused: after all other work,
+    /// and in half of the time, because a tunnel that does not answer can use up a request's time. If little time is
+    /// left, the probe may use enough of it for a read and a write: a tunnel that is never probed would never be
+    /// written again. True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
         let (provider, targets) = (self.context.provider, &mut self.memory.targets);
         let now = provider.clock().now();
@@ -218,8 +219,8 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons why some
-    /// were not written, by the fingerprints of their content.
+    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons why
+    /// some were not written, by the fingerprints of their content.
     fn write_applications(&mut self, plan: &Plan) -> BTreeMap<u64, Reason> {
         let half = self.context.within(self.context.time_left() / 2);
         let context = if plan.hosts.is_empty() { self.context } else { half };

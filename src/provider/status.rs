@@ -165,8 +165,8 @@ impl Provider {
         status
     }
 
-    /// The row that says that the webhook is not ready, that reading Cloudflare failed, that no loop was complete yet, or
-    /// that nothing was read yet.
+    /// The row that says that the webhook is not ready, that reading Cloudflare failed, that no loop was complete yet,
+    /// or that nothing was read yet.
     fn standstill(&self, last: &LastLoop, is_read: bool) -> Option<Row> {
         let what = match self.readiness.problem() {
             Some(problem) => return Some(row("", NOT_READY, problem.to_string())),

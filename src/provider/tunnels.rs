@@ -23,8 +23,8 @@ const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reache
 pub(crate) const CORRECT_PATH: &str =
     "correct the path of CF_API_BASE_URL: the address of Cloudflare's API ends with /client/v4";
 
-/// The remedy if the token sees no zone. If CF_ACCOUNT_ID is set, such a token passes the check, and then every hostname
-/// is refused.
+/// The remedy if the token sees no zone. If CF_ACCOUNT_ID is set, such a token passes the check, and then every
+/// hostname is refused.
 pub(super) const SHOW_ZONES: &str = "give the token Zone: Zone: Read and Zone: DNS: Edit for the zones";
 
 /// The remedy if the filters match no zone.

@@ -1,7 +1,7 @@
 //! The watch: a thread that runs beside all requests. It checks the token and finds the tunnels until both succeed, and
 //! again after a call failed in a way that suggests a change. It also reads the credentials' file, looks at the
-//! tunnels' connectors, and deletes unneeded Access applications. Once the tunnels are found, it logs the managed tunnels
-//! and zones.
+//! tunnels' connectors, and deletes unneeded Access applications. Once the tunnels are found, it logs the managed
+//! tunnels and zones.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -88,8 +88,8 @@ impl Provider {
         }
     }
 
-    /// Checks the token and finds the tunnels. True if both succeeded and no tunnel is missing; a dry run goes on without
-    /// a missing tunnel, but the result is false.
+    /// Checks the token and finds the tunnels. True if both succeeded and no tunnel is missing; a dry run goes on
+    /// without a missing tunnel, but the result is false.
     fn check(&self) -> bool {
         let Self { backend, last_snapshot, .. } = self;
         let clock = self.clock();

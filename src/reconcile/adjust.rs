@@ -61,8 +61,8 @@ impl<'s> Adjuster<'s> {
         self.extend(read)
     }
 
-    /// Adds an endpoint as invalid that is not read. A missing endpoint would count as not wanted, and an endpoint whose
-    /// type was not read may be ours.
+    /// Adds an endpoint as invalid that is not read. A missing endpoint would count as not wanted, and an endpoint
+    /// whose type was not read may be ours.
     pub fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> Option<usize> {
         let is_ours = endpoint.is_address_or_cname() || endpoint.record_type.is_empty();
         let read = is_ours.then(|| self.reader.unread(endpoint, problem));
@@ -78,8 +78,8 @@ impl<'s> Adjuster<'s> {
         bytes
     }
 
-    /// One endpoint for each hostname and path, sorted. Without a snapshot, the present object of a hostname is not known:
-    /// the answer contains all endpoints, and ExternalDNS chooses by its own labels.
+    /// One endpoint for each hostname and path, sorted. Without a snapshot, the present object of a hostname is not
+    /// known: the answer contains all endpoints, and ExternalDNS chooses by its own labels.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, candidates } = self;
         let (mut notes, mut of_losers) = (Vec::new(), Vec::new());

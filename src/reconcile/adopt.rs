@@ -71,7 +71,8 @@ pub enum Need {
     Tunnel,
     /// The record or rule is this owner's.
     Owner(Box<str>),
-    /// The owner is not known, or the record is another instance's with our owner, or the rule's hostname has no record.
+    /// The owner is not known, or the record is another instance's with our owner, or the rule's hostname has no
+    /// record.
     All,
 }
 

@@ -29,8 +29,8 @@ pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
 pub(super) const CNAME: &str = "CNAME";
 
-/// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no valid one:
-/// a path expression closes its parentheses.
+/// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no valid
+/// one: a path expression closes its parentheses.
 pub(super) const UNKNOWN_PATH_PREFIX: &str = "unread:(";
 
 /// True if an invalid endpoint with this set identifier has a path that is not known.

@@ -67,7 +67,8 @@ fn with_defaults<'e>(
 }
 
 /// The rules of an endpoint that are not excluded from tunnels. The properties without a group are often only the
-/// defaults of the groups: then they make no rule of their own. If they set a path, that property is returned as the stray path.
+/// defaults of the groups: then they make no rule of their own. If they set a path, that property is returned as the
+/// stray path.
 pub fn rules<'e>(
     base: RuleProperties<'e>,
     groups: Vec<RuleProperties<'e>>,

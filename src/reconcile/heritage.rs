@@ -97,8 +97,8 @@ pub(super) fn resource(zone: &ZoneSnapshot, registry_names: &[Box<str>], name: &
 }
 
 /// The possible names of ExternalDNS's TXT records about `hostname`, each with the type of the described record. Names
-/// of old releases contain no type. `registry_names` are the names in this request, which reveal their prefix and suffix. If
-/// there are none, no prefix and no suffix is assumed.
+/// of old releases contain no type. `registry_names` are the names in this request, which reveal their prefix and
+/// suffix. If there are none, no prefix and no suffix is assumed.
 fn possible_names(registry_names: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
     let default = [format!("{WANTED_TYPE}-{hostname}").into()];

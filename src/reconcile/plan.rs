@@ -90,8 +90,9 @@ fn candidates(
     candidates
 }
 
-/// The plan of the candidates until enough hostnames change, without the refusals of its waiting openings. All remaining
-/// candidates are postponed, but for requests with deletions that are planned without writes of rules and records.
+/// The plan of the candidates until enough hostnames change, without the refusals of its waiting openings. All
+/// remaining candidates are postponed, but for requests with deletions that are planned without writes of rules and
+/// records.
 fn planned_turn(
     mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
     turn: Turn<'_>,

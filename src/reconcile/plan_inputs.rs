@@ -12,17 +12,17 @@ use crate::reconcile::snapshot::Snapshot;
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
-    /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused and
-    /// would refuse again, and of writes that are reverted each time, with the state that they replace.
+    /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused
+    /// and would refuse again, and of writes that are reverted each time, with the state that they replace.
     pub paused: BTreeMap<u64, Reason>,
-    /// The fingerprints of applications that were planned with the same inputs and could not be written, with the reasons.
-    /// They change only the reasons of the endpoints that wait.
+    /// The fingerprints of applications that were planned with the same inputs and could not be written, with the
+    /// reasons. They change only the reasons of the endpoints that wait.
     pub unwritten_applications: BTreeMap<u64, Reason>,
-    /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from a
-    /// configured tunnel.
+    /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record moves to them from
+    /// a configured tunnel.
     pub unready: BTreeMap<TunnelId, String>,
-    /// Tunnels whose last write failed, each with its `Reason::TunnelUnwritable`. A hostname that needs an edit of one of
-    /// them is refused: a new hostname would get a record without a rule, which would only hide a wildcard's record.
+    /// Tunnels whose last write failed, each with its `Reason::TunnelUnwritable`. A hostname that needs an edit of one
+    /// of them is refused: a new hostname would get a record without a rule, which would only hide a wildcard's record.
     pub unwritable: BTreeMap<TunnelId, Reason>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_dry_run: bool,

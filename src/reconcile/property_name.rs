@@ -162,8 +162,8 @@ fn without_prefix(spelling: &str) -> Option<&str> {
 }
 
 /// The whole name and the part after its last slash, each with and then without a group, in lower case and with dashes
-/// only. The whole comes first, because an apparent group may be the end of a property's name. A text that is too long is
-/// omitted, because no property of ours has such a name.
+/// only. The whole comes first, because an apparent group may be the end of a property's name. A text that is too long
+/// is omitted, because no property of ours has such a name.
 fn spellings(name: &str) -> Vec<String> {
     let part = name.rsplit('/').next().unwrap_or(name);
     let without_group = |text: &'_ str| {

@@ -26,7 +26,8 @@ const KEPT: &str = "; the published rules and records stay as they are";
 /// The category of a reason, which shows where to look for the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// The remedy is in an object in the cluster, in a setting, or in a part of Cloudflare that the operator manages by hand.
+    /// The remedy is in an object in the cluster, in a setting, or in a part of Cloudflare that the operator manages by
+    /// hand.
     Mistake,
     /// The reason disappears once other work is done, or once another endpoint is corrected.
     Waiting,
@@ -149,8 +150,8 @@ pub enum Reason {
         /// The tunnel that has the hostname.
         tunnel: TunnelId,
     },
-    /// The hostname's visitors would come to another tunnel, and a foreign rule, or the rule of a wildcard of ours, would
-    /// lose their requests.
+    /// The hostname's visitors would come to another tunnel, and a foreign rule, or the rule of a wildcard of ours,
+    /// would lose their requests.
     RuleLeftBehind {
         /// The rule's tunnel.
         tunnel: TunnelId,
@@ -457,8 +458,8 @@ fn hostname_with_path(hostname: &str, set_identifier: &str) -> String {
     format!("{hostname}{path}")
 }
 
-/// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname. A record of another owner
-/// may be published by an instance that still runs.
+/// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname. A record of another
+/// owner may be published by an instance that still runs.
 fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
     match adopt {
         None => format!("{one}, or {other}"),

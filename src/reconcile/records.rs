@@ -97,8 +97,8 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
 }
 
 /// Sorts the endpoints and joins those of one name, type and set identifier. Several records made by hand become one
-/// endpoint with several targets. A record alone and a rule without a path become one endpoint with its target twice: no
-/// object asks for that, so ExternalDNS plans an update.
+/// endpoint with several targets. A record alone and a rule without a path become one endpoint with its target twice:
+/// no object asks for that, so ExternalDNS plans an update.
 fn merged(mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
     endpoints.sort_unstable_by(|a, b| {
         (key(a), &a.targets, &a.provider_specific).cmp(&(key(b), &b.targets, &b.provider_specific))

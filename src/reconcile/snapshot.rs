@@ -59,8 +59,8 @@ pub type RuleInTunnel<'a> = (&'a TunnelId, &'a Rule);
 #[derive(Clone, Debug)]
 pub struct TunnelSnapshot {
     pub document: Document,
-    /// True if this program may write the configuration; false if `cloudflared` brings its own configuration file, unless
-    /// `ALLOW_LOCAL_CONFIG` lets the webhook take it over.
+    /// True if this program may write the configuration; false if `cloudflared` brings its own configuration file,
+    /// unless `ALLOW_LOCAL_CONFIG` lets the webhook take it over.
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,

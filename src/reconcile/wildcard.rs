@@ -44,9 +44,9 @@ fn is_wildcard(dns_name: &str) -> bool {
 }
 
 /// Leaves out an unpublished wildcard without the property. If the last snapshot is missing or outdated or has an old
-/// answer about its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate becomes
-/// invalid instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property. `on_host` are
-/// the candidates of one hostname. Returns a note on those that are left out.
+/// answer about its zone, or the object publishes a path of the wildcard or is named in its stamp, the candidate
+/// becomes invalid instead: ExternalDNS may be deleting its earlier form. A published wildcard gets the property.
+/// `on_host` are the candidates of one hostname. Returns a note on those that are left out.
 pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) -> Option<Note> {
     let (unasked, asked): (Vec<&Candidate>, Vec<&Candidate>) =
         on_host.iter().partition(|candidate| candidate.intent.unasked_wildcard);

@@ -28,9 +28,9 @@ const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
 
-/// Chooses one candidate of each path, and leaves out the others. `on_host` are the candidates of one hostname, sorted like
-/// those of `adjust`. Returns notes on the losers, and on rules that remain although their namespace no longer asks for
-/// them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
+/// Chooses one candidate of each path, and leaves out the others. `on_host` are the candidates of one hostname, sorted
+/// like those of `adjust`. Returns notes on the losers, and on rules that remain although their namespace no longer
+/// asks for them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
 pub(super) fn choose(on_host: &mut [Candidate], snapshot: &Snapshot, noted: usize) -> Vec<Note> {
     let mut notes = Vec::new();
     let entitled = entitled_among(on_host, snapshot);
@@ -180,7 +180,8 @@ impl<'a> Contest<'a> {
         Some(Note::of(winner, text))
     }
 
-    /// The properties of our present rule or record alone, as `records` shows them, but for the `none` of an open record.
+    /// The properties of our present rule or record alone, as `records` shows them, but for the `none` of an open
+    /// record.
     fn present(&self) -> Option<Vec<Property>> {
         let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
         let (hostname, path) = (Hostname::parse(dns_name).ok()?, path_of(set_identifier));

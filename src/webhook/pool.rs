@@ -64,8 +64,8 @@ impl<J> Pool<J> {
         }
     }
 
-    /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it. Returns
-    /// `None` if the pool stops, which may have ended its own waiting meanwhile, so the job must not go on.
+    /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it.
+    /// Returns `None` if the pool stops, which may have ended its own waiting meanwhile, so the job must not go on.
     pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
         self.finish();
         let waiting = Waiting(self);

@@ -427,7 +427,8 @@ impl Shared {
 
     /// Sends the answer. When a request is dropped, tiny_http reads the rest of the body into one buffer of the
     /// announced size. If memory may lack room for that buffer, the request is never dropped and gets no answer. Its
-    /// connection can then neither be used again nor closed. If that uses up the descriptors, tiny_http stops listening.
+    /// connection can then neither be used again nor closed. If that uses up the descriptors, tiny_http stops
+    /// listening.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
         let length = request.body_length().unwrap_or_default();
         if length <= DRAINED_BODY_MAX_BYTES {

@@ -1,4 +1,5 @@
-//! Certificates made for one test: X.509 by hand, signed with P-256, so that no key lies in the repository and none expires.
+//! Certificates made for one test: X.509 by hand, signed with P-256, so that no key lies in the repository and none
+//! expires.
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};

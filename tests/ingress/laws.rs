@@ -150,9 +150,9 @@ proptest! {
         prop_assert_eq!(found, kept);
     }
 
-    /// Invariant 3 of docs/how-it-works.md: a request changes its rule only from one that covers ours to ours, and back. Our
-    /// own order moves others: a narrower one of ours in front of a foreign rule that covers a wider one, and a wider one of
-    /// ours behind a narrower.
+    /// Invariant 3 of docs/how-it-works.md: a request changes its rule only from one that covers ours to ours, and
+    /// back. Our own order moves others: a narrower one of ours in front of a foreign rule that covers a wider one, and
+    /// a wider one of ours behind a narrower.
     #[test]
     fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours_or_for_our_own_order(case in case()) {
         let before = case.document();
@@ -226,8 +226,8 @@ proptest! {
         }
     }
 
-    /// Neither the order of our requests nor what others inserted between them decides which of ours answers. A rule that
-    /// would be refused stands as others left it.
+    /// Neither the order of our requests nor what others inserted between them decides which of ours answers. A rule
+    /// that would be refused stands as others left it.
     #[test]
     fn a_request_that_ours_answer_gets_the_answer_of_ours_published_alone_and_at_once(life in life()) {
         let mut document = Document::parse(None).unwrap();

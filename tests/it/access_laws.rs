@@ -527,8 +527,8 @@ fn play(world: World, first: &[(usize, Wish)], history: &[Step]) -> Result<(), S
     if lost.is_empty() { Ok(()) } else { Err(format!("{:?}: {}", playing.wishes, lost.join("\n"))) }
 }
 
-/// The name below takes `z.w.example.com` from the wildcard's record, and an object opens what has no record then, though
-/// the login of a path there is misspelled.
+/// The name below takes `z.w.example.com` from the wildcard's record, and an object opens what has no record then,
+/// though the login of a path there is misspelled.
 #[test]
 fn a_name_that_a_neighbour_takes_from_a_wildcard_begins_without_a_login() {
     let world = World { is_widest_foreign: false, guarded_namespace: None };

@@ -16,8 +16,8 @@ use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 use crate::shared_account::{SharedAccount, settle, stamp};
 
-/// The reads of a loop that asks for refused work, over one tunnel and the zones of [`SharedAccount`]: the tunnel and each
-/// zone, for `GET /records` and for the request.
+/// The reads of a loop that asks for refused work, over one tunnel and the zones of [`SharedAccount`]: the tunnel and
+/// each zone, for `GET /records` and for the request.
 const OWN_READS: usize = 2 * (1 + 2);
 
 fn twenty() -> Vec<Endpoint> {

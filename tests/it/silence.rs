@@ -59,8 +59,8 @@ fn a_wildcard_with_a_login_leads_no_visitor_of_a_deeper_name_to_an_open_foreign_
     assert!(!is_open(), "{:#?}", stage.harness.cnames());
 }
 
-/// Between its record and its rule a new name is led to the last rule of its tunnel, which is a person's and leads to an
-/// ingress controller. Until then the rule of the wildcard asked its visitors for a login.
+/// Between its record and its rule a new name is led to the last rule of its tunnel, which is a person's and leads to
+/// an ingress controller. Until then the rule of the wildcard asked its visitors for a login.
 #[test]
 fn a_silent_new_name_below_a_closed_wildcard_is_open_at_no_instant() {
     let stage = Stage::new(&[]);

@@ -1,6 +1,6 @@
 //! At every single call of a loop in turn something goes wrong: in every way at night, in some by day. Nothing foreign
-//! changes, no rule is ever there that no stamp names, no address breaks its promise, and the next loops come to the same
-//! end as if nothing had happened. The same where a read that fails in no way shows what was there before, and the
+//! changes, no rule is ever there that no stamp names, no address breaks its promise, and the next loops come to the
+//! same end as if nothing had happened. The same where a read that fails in no way shows what was there before, and the
 //! program can tell.
 
 mod trouble;
@@ -20,8 +20,8 @@ use self::trouble::{Point, Trouble, old_answers, troubles};
 use crate::shared_account::SharedAccount;
 use crate::simulation::{AGES, SharedTime};
 
-/// By day one case in so many of those of all reads of a scenario runs: without Access, with it, and where a read is old.
-/// They are primes, so that the kinds change from read to read.
+/// By day one case in so many of those of all reads of a scenario runs: without Access, with it, and where a read is
+/// old. They are primes, so that the kinds change from read to read.
 const READS_ONE_IN: usize = 7;
 const ACCESS_READS_ONE_IN: usize = 23;
 const OLD_READS_ONE_IN: usize = 5;
@@ -51,8 +51,8 @@ const LISTING: Duration = Duration::from_secs(130);
 /// For so long no application goes by itself.
 pub(crate) const AGE: Duration = Duration::from_secs(610);
 
-/// The pauses between loops at rest: in the second of them nothing of what was written is remembered any more, and in the
-/// last the applications have gone for which nothing answers.
+/// The pauses between loops at rest: in the second of them nothing of what was written is remembered any more, and in
+/// the last the applications have gone for which nothing answers.
 const TO_REST: [Duration; 3] = [LISTING, AGE, INTERVAL];
 
 /// Loops after the last fault until nothing is planned: a place is posted again after 120 s.
@@ -350,8 +350,8 @@ fn state(account: &SharedAccount) -> String {
     state + &lines.concat()
 }
 
-/// Plays loops until one plans and writes nothing, and again one after each of these pauses. Returns the time of the last
-/// loop before these, since when no record has changed.
+/// Plays loops until one plans and writes nothing, and again one after each of these pauses. Returns the time of the
+/// last loop before these, since when no record has changed.
 fn settle(
     program: &Playing,
     account: &SharedAccount,

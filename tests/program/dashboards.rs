@@ -1,5 +1,6 @@
-//! The alert rules and the dashboard of `deploy/` against the program's table of metrics: names, labels, and those values of
-//! labels that are words of the program. Whether they are PromQL, and say what they should, `just promtool` asks promtool.
+//! The alert rules and the dashboard of `deploy/` against the program's table of metrics: names, labels, and those
+//! values of labels that are words of the program. Whether they are PromQL, and say what they should, `just promtool`
+//! asks promtool.
 
 #![allow(clippy::panic, clippy::indexing_slicing, reason = "what is missing fails the test")]
 

@@ -1,5 +1,6 @@
 //! The documents hold together: every link from one to another leads to a file and a heading that are there, every
-//! document that the code names is there, and every source file that a document or a comment names, no line is longer than 120 characters, and tests cite each invariant.
+//! document that the code names is there, and every source file that a document or a comment names, no line is longer
+//! than 120 characters, and tests cite each invariant.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -145,7 +145,8 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
     ] {
         assert_eq!(harness.service_at(host, path), service, "{host}{path}");
     }
-    // Two good ones of before with three rules, one of them at the office, ten new ones, and the one that drops an option.
+    // Two good ones of before with three rules, one of them at the office, ten new ones, and the one that drops an
+    // option.
     let ours =
         harness.rules().into_iter().filter(|rule| !rule.contains("theirs") && rule.contains("hostname"));
     assert_eq!(ours.count(), 3 + 10 + 1, "{:#?}", harness.rules());

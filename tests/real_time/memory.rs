@@ -1,6 +1,6 @@
-//! What bodies and answers can make the program take of the memory. Resident memory is read from the kernel, of the program
-//! that was built for the tests, or of the one that `WEBHOOK_BINARY` names: the night names the static binary, which has
-//! to stay within a container's 64 MiB with the largest bodies.
+//! What bodies and answers can make the program take of the memory. Resident memory is read from the kernel, of the
+//! program that was built for the tests, or of the one that `WEBHOOK_BINARY` names: the night names the static binary,
+//! which has to stay within a container's 64 MiB with the largest bodies.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -18,8 +18,8 @@ const MIB: usize = 1024 * 1024;
 /// Arenas of threads would hide what is used.
 const VARIABLES: [(&str, &str); 1] = [("MALLOC_ARENA_MAX", "1")];
 
-/// What may be resident, in KiB, when the process began with so many. The build for tests is larger, and other allocators keep
-/// more than musl's.
+/// What may be resident, in KiB, when the process began with so many. The build for tests is larger, and other
+/// allocators keep more than musl's.
 fn limit_kib(begun_with: u64) -> u64 {
     if is_static() { 64 * 1024 } else { begun_with + 40 * 1024 }
 }

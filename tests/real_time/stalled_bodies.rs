@@ -1,5 +1,5 @@
-//! Clients that hold the one permit for a large body, and ExternalDNS beside them. Its client gives up after 15 s, and any
-//! status from 400 to 499 would end it.
+//! Clients that hold the one permit for a large body, and ExternalDNS beside them. Its client gives up after 15 s, and
+//! any status from 400 to 499 would end it.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

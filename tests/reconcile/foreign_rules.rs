@@ -373,7 +373,8 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     }
 }
 
-/// A path alone leaves all other requests of its hostname to wider rules, and these are in the tunnel that visitors reach.
+/// A path alone leaves all other requests of its hostname to wider rules, and these are in the tunnel that visitors
+/// reach.
 #[test]
 fn a_path_alone_does_not_take_the_rest_of_its_hostname_from_a_foreign_rule() {
     for (theirs, records) in [

@@ -234,7 +234,8 @@ fn a_comment_that_is_longer_than_the_zone_allows_freezes_nothing() {
     assert_eq!((cloudflare.records.len(), cloudflare.document(&tunnel_id(HOME)).rules().len()), (0, 1));
 }
 
-/// The mark of the record alone counted, although the request withdraws it, so such a hostname was refused in each loop.
+/// The mark of the record alone counted, although the request withdraws it, so such a hostname was refused in each
+/// loop.
 #[test]
 fn a_record_alone_becomes_a_rule_whose_comment_fills_the_limit() {
     let only = endpoint_of(OBJECT, NAME, &[("tunnel-service", "none")]);

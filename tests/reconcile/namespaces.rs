@@ -54,7 +54,8 @@ fn a_default_of_the_operator_is_allowed() {
     assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);
 }
 
-/// The rule is deleted by hand, or goes with its tunnel, while the object has a mistake: the comment then names no rule.
+/// The rule is deleted by hand, or goes with its tunnel, while the object has a mistake: the comment then names no
+/// rule.
 #[test]
 fn a_hostname_stays_its_namespaces_while_its_object_has_a_mistake_and_its_rule_is_gone() {
     for (tunnel, is_tunnel_gone) in [("home", false), ("office", true)] {
@@ -553,8 +554,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Loops end early. Only the comment of the hostname's record is left alone, because it says which namespace has the
-    /// hostname.
+    /// Loops end early. Only the comment of the hostname's record is left alone, because it says which namespace has
+    /// the hostname.
     #[test]
     fn a_namespace_keeps_its_hostname_as_long_as_it_asks_for_it(
         events in prop::collection::vec((any_event(), prop::sample::select(vec![1_usize, 2, usize::MAX])), 1..9)

@@ -322,8 +322,8 @@ fn a_wildcard_without_the_word_waits_where_nothing_was_read() {
     assert_eq!(told(&adjusted), []);
 }
 
-/// The stamp names no object if its comment has no room for it. Then the published rule identifies the object, but without
-/// the word no object asked for the rule with all its properties, so the first by name took it.
+/// The stamp names no object if its comment has no room for it. Then the published rule identifies the object, but
+/// without the word no object asked for the rule with all its properties, so the first by name took it.
 #[test]
 fn of_two_objects_without_the_word_the_one_that_asks_for_the_published_rule_keeps_it() {
     let option = ("origin-no-tls-verify", "true");

@@ -37,7 +37,8 @@ pub(crate) enum Excuse {
     /// Another writer's application stands over the place.
     Covered,
     /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is
-    /// left alone with its record, because another zone answers for the hostname now, or which a wildcard's object keeps.
+    /// left alone with its record, because another zone answers for the hostname now, or which a wildcard's object
+    /// keeps.
     ForeignRule,
 }
 
@@ -82,8 +83,8 @@ fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
     world.claims.history(object.host).tunnels.len() > 1 && others.any(|other| !other.is_sound())
 }
 
-/// Whether the hostname was in the tunnel in which an object has the wildcard, and no object of the hostname asks for all
-/// its requests: what the wildcard's rule answers would be answered no more in another tunnel.
+/// Whether the hostname was in the tunnel in which an object has the wildcard, and no object of the hostname asks for
+/// all its requests: what the wildcard's rule answers would be answered no more in another tunnel.
 fn is_kept_by_wildcard(world: &World, object: &Object) -> bool {
     let tunnel = |object: &Object| world.settings.tunnel_of(object);
     let mut of_wildcard = world.objects.iter().filter(|other| other.host == WILDCARD);

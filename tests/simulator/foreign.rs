@@ -194,8 +194,8 @@ impl Foreign {
 
     /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel,
     /// which the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it, or one for a
-    /// wildcard, would answer without a login. If the object asks only for paths, a wider rule in another tunnel has all
-    /// else.
+    /// wildcard, would answer without a login. If the object asks only for paths, a wider rule in another tunnel has
+    /// all else.
     pub(crate) fn has_rule_in_way(
         &self,
         cloudflare: &Cloudflare,

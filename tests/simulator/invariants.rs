@@ -304,7 +304,8 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
     // An object that asks for a name below their wildcard gets the name's requests, wherever they are served. Where no
-    // record of the wildcard leads to their rule, only the object's record led the name there, and it goes with the object.
+    // record of the wildcard leads to their rule, only the object's record led the name there, and it goes with the
+    // object.
     let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
     let was_asked = |host: &str| !host.starts_with('*') && !world.claims.history(host).namespaces.is_empty();
     let mut tunnels = watched.changes.iter().flat_map(|change| &change.got).map(tunnel);

@@ -163,8 +163,8 @@ fn literal_character(characters: &mut Chars<'_>) -> Option<Option<char>> {
     })
 }
 
-/// True if there is a `|` outside every group, so that the text before it does not apply after it; also if a class makes
-/// that doubtful, because Go's expressions may have brackets in it.
+/// True if there is a `|` outside every group, so that the text before it does not apply after it; also if a class
+/// makes that doubtful, because Go's expressions may have brackets in it.
 fn has_top_level_alternation(text: &str) -> bool {
     if !text.contains('|') {
         return false;

@@ -46,8 +46,8 @@ impl Provider {
         if !is_read {
             return;
         }
-        // The last snapshot is this reading, or one of a request that ended later. It is outdated if a request wrote since
-        // it began.
+        // The last snapshot is this reading, or one of a request that ended later. It is outdated if a request wrote
+        // since it began.
         let Some(snapshot) = lock(&self.last_snapshot).unless_outdated() else { return };
         let is_confirmed = |one: &Unneeded<'_>| confirmed.contains(one.own.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);

@@ -37,7 +37,8 @@ pub(crate) fn write_applications(
         )),
         error => reason_of(error),
     });
-    // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some too.
+    // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some
+    // too.
     let write_time_min = limits::WRITE_TIME_MIN.min(context.time_left() / 4);
     let (now, later) = writes.split_at(sendable_count(writes, context.provider.client().calls_left()));
     let write_one = |write: &ApplicationWrite| match &tag {

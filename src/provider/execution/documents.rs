@@ -62,7 +62,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be read.
+    /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be
+    /// read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
         let removes_digest = |host: &&&HostPlan| {
             !host.removed_dangling.is_empty()
@@ -89,9 +90,9 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Writes the document of a tunnel back unchanged. `Ok` if the tunnel has no rules, or accepted or refused the document;
-/// otherwise the reason why the write failed. `None` if nothing was learned about the tunnel: the document could not be
-/// read, or no time or no calls were left.
+/// Writes the document of a tunnel back unchanged. `Ok` if the tunnel has no rules, or accepted or refused the
+/// document; otherwise the reason why the write failed. `None` if nothing was learned about the tunnel: the document
+/// could not be read, or no time or no calls were left.
 pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Option<Result<(), Reason>> {
     let (document, version) = read_document(context, tunnel).ok()?;
     // If a file configures the tunnel, an empty list would replace its whole configuration.

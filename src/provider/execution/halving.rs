@@ -2,8 +2,8 @@
 //! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 //!
 //! For each group, the run calls `next`, sends the pieces, and calls `mark_written`, or `divide` if the content was
-//! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or its
-//! hostname was given up; a run that stops before asks for `undecided`.
+//! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or
+//! its hostname was given up; a run that stops before asks for `undecided`.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -55,12 +55,12 @@ impl GroupSize {
     }
 }
 
-/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and twice
-/// as large after a success.
+/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and
+/// twice as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// Groups of pieces: each has all pieces of a hostname, or one piece of a hostname that was refused alone. If the last
-    /// request ended with such a hostname, each group has one piece.
+    /// Groups of pieces: each has all pieces of a hostname, or one piece of a hostname that was refused alone. If the
+    /// last request ended with such a hostname, each group has one piece.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
@@ -105,8 +105,8 @@ impl<'a> Halving<'a> {
         })
     }
 
-    /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the pieces of
-    /// hostnames that were given up. Begins the search with the first group that belongs to one.
+    /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the
+    /// pieces of hostnames that were given up. Begins the search with the first group that belongs to one.
     pub(super) fn next(
         &mut self,
         operations_max: usize,

@@ -45,8 +45,8 @@ struct ObjectEndpoint {
 }
 
 impl Alternations {
-    /// Remembers the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a note
-    /// for each path at which two objects alternate.
+    /// Remembers the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a
+    /// note for each path at which two objects alternate.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<Note> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {

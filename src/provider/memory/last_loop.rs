@@ -1,6 +1,6 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. It decides
-//! nothing about what is ours or withheld, only when to act: after a quiet time, a request forgets which tunnels and zones
-//! could not be written, and `access/unneeded.rs` deletes no application while its hostname has a refusal here.
+//! nothing about what is ours or withheld, only when to act: after a quiet time, a request forgets which tunnels and
+//! zones could not be written, and `access/unneeded.rs` deletes no application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -62,8 +62,8 @@ pub(crate) struct LastRequest {
 }
 
 impl LastLoop {
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log. Forgets
-    /// the last request after a quiet time.
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS, and returns the new lines of the log.
+    /// Forgets the last request after a quiet time.
     pub(crate) fn begin(
         &mut self,
         endpoints: &[Endpoint],
@@ -173,8 +173,9 @@ impl LastLoop {
         lines
     }
 
-    /// Replaces the refusals, except those of postponed hostnames, which the turn did not plan. Returns the lines of new
-    /// refusals. A refusal because of a failed write has no line, because the log already has a line for each failed write.
+    /// Replaces the refusals, except those of postponed hostnames, which the turn did not plan. Returns the lines of
+    /// new refusals. A refusal because of a failed write has no line, because the log already has a line for each
+    /// failed write.
     fn replace_refusals(&mut self, plan: &Plan, result: &RunResult, now: i64) -> Vec<(Level, LogLine)> {
         let Self { request: LastRequest { refusals: last, .. }, alternations, .. } = self;
         let is_failed = |refusal: &Refusal| refusal.reason.failed_write().is_some();

@@ -11,14 +11,14 @@ pub(crate) struct LastSnapshot {
     read: Option<(u64, Arc<Snapshot>)>,
     /// The number of readings that have begun.
     readings: u64,
-    /// The readings up to this number are outdated: a write began or ended during the reading or later, or the configured
-    /// tunnels changed.
+    /// The readings up to this number are outdated: a write began or ended during the reading or later, or the
+    /// configured tunnels changed.
     outdated: u64,
 }
 
 impl LastSnapshot {
-    /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the number
-    /// of the reading.
+    /// Drops the last snapshot before the next one is read, because memory would otherwise hold both. Returns the
+    /// number of the reading.
     pub(crate) fn drop_for_reading(&mut self) -> u64 {
         self.read = None;
         self.readings += 1;

@@ -70,8 +70,8 @@ impl Written {
 }
 
 impl Newest {
-    /// Checks that the answer to a read, which gave `document`, is not old, and notes its version. An answer that arrives
-    /// after a newer answer counts as old too, and the caller reads once more.
+    /// Checks that the answer to a read, which gave `document`, is not old, and notes its version. An answer that
+    /// arrives after a newer answer counts as old too, and the caller reads once more.
     ///
     /// # Errors
     /// The evidence that the answer is old.

@@ -15,8 +15,8 @@ use crate::reconcile::reason::Reason;
 /// connector reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
-/// The tunnels and zones with unfinished writes, by id. The id of a tunnel never equals the id of a zone, and an account
-/// has few of both.
+/// The tunnels and zones with unfinished writes, by id. The id of a tunnel never equals the id of a zone, and an
+/// account has few of both.
 ///
 /// | event | change |
 /// |---|---|
@@ -112,8 +112,8 @@ impl TurnMemory {
         self.half_written_requests = self.half_written_requests.max(1);
     }
 
-    /// Remembers the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname that it
-    /// postponed.
+    /// Remembers the end of a request: whether it gave up hostnames of the turn, and the position of the first hostname
+    /// that it postponed.
     pub(crate) fn end_request(&mut self, has_given_up: bool, first_postponed: Option<&TurnPosition>) {
         let half_written = mem::take(&mut self.half_written_requests);
         if !has_given_up {

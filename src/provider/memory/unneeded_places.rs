@@ -1,5 +1,5 @@
-//! Remembers the places of our applications that nothing needs. Such an application is deleted a loop later, and after a
-//! pause if that fails.
+//! Remembers the places of our applications that nothing needs. Such an application is deleted a loop later, and after
+//! a pause if that fails.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
 
 #[derive(Debug, Default)]
 struct UnneededPlace {
-    /// The consecutive checks that found the place unneeded, without those during a pause. Two confirm the place, and an
-    /// attempt to delete its application leaves one.
+    /// The consecutive checks that found the place unneeded, without those during a pause. Two confirm the place, and
+    /// an attempt to delete its application leaves one.
     checks: u32,
     /// The last attempt to delete the application failed.
     pause: Option<Pause>,
 }
 
 impl UnneededPlaces {
-    /// Remembers the places that a new check found, sorted. Two applications may have the same place. Only a check confirms
-    /// a place. A pause that ends does not, because it may end between two requests of one loop.
+    /// Remembers the places that a new check found, sorted. Two applications may have the same place. Only a check
+    /// confirms a place. A pause that ends does not, because it may end between two requests of one loop.
     pub(crate) fn remember_found<'a>(&mut self, found: impl Iterator<Item = &'a Place>, now: Instant) {
         let mut found: Vec<&Place> = found.collect();
         found.dedup();

@@ -67,8 +67,8 @@ impl WriteHistory {
         self.pause(Key::Unsent(content), content, reason, now);
     }
 
-    /// Remembers content that was sent alone and failed for a reason that may be over. It is sent again, after all other
-    /// content.
+    /// Remembers content that was sent alone and failed for a reason that may be over. It is sent again, after all
+    /// other content.
     pub(crate) fn remember_suspect(&mut self, content: u64, now: Instant) {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
         self.0.entry(Key::Suspect(content)).or_insert(Remembered { content, pause: None, forget_at });
@@ -91,8 +91,8 @@ impl WriteHistory {
         self.0.insert(key, Remembered { content, pause: None, forget_at });
     }
 
-    /// Drops writes whose time is over. Above `WRITES_MAX`, drops all writes without a pause, and if that is not enough,
-    /// all writes: as after a restart, refused and reverted writes are then sent once more.
+    /// Drops writes whose time is over. Above `WRITES_MAX`, drops all writes without a pause, and if that is not
+    /// enough, all writes: as after a restart, refused and reverted writes are then sent once more.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, write| now < write.forget_at);
         if self.0.len() > WRITES_MAX {

@@ -2,8 +2,8 @@
 //!
 //! Cloudflare does not document how Access compares letter case and percent signs of a path, whether `/alpha` takes
 //! `/alpha/x` or `/alphabet`, or which of two overlapping wildcards decides. So there are two answers: a destination
-//! *may match*, or it *surely matches*. The wildcards that the webhook itself writes, with the `*` at the start, match as
-//! documented (`matches_host`).
+//! *may match*, or it *surely matches*. The wildcards that the webhook itself writes, with the `*` at the start, match
+//! as documented (`matches_host`).
 //!
 //! A `*` has four meanings:
 //!

@@ -85,7 +85,8 @@ pub(crate) enum AccessStep {
     ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place.
     Opening {
-        /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the place.
+        /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the
+        /// place.
         deletions: Vec<ApplicationWrite>,
         /// `None` if this request finishes the opening.
         waiting: Option<WaitingOpening>,
@@ -97,8 +98,8 @@ pub(crate) enum AccessStep {
 pub(crate) struct WaitingOpening {
     /// The refusal of the endpoint, if nothing keeps its place closed for ever.
     pub(crate) refusal: Refusal,
-    /// The ids of the applications over the place: rules still accept the tokens of the first one, there are several, or the
-    /// first one cannot be deleted now.
+    /// The ids of the applications over the place: rules still accept the tokens of the first one, there are several,
+    /// or the first one cannot be deleted now.
     pub(crate) applications: Vec<Box<str>>,
 }
 
@@ -257,7 +258,8 @@ impl Gate<'_> {
         Ok(protection.check_with(present, protection.own_login(path).map(|own| own.application)))
     }
 
-    /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access check.
+    /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access
+    /// check.
     fn check_record_opens_nothing(self) -> Result<(), Reason> {
         let Self { publication, protection, .. } = self;
         self.check_login_is_known()?;

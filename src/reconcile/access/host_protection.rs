@@ -1,5 +1,5 @@
-//! The present protection of a hostname: the Access checks of its rules, and the applications that its visitors meet. An
-//! application *asks for a login* if it asks all its visitors.
+//! The present protection of a hostname: the Access checks of its rules, and the applications that its visitors meet.
+//! An application *asks for a login* if it asks all its visitors.
 //!
 //! | applications | over | of |
 //! |---|---|---|
@@ -60,8 +60,8 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
-    /// is preserved while Access is not read, and while a rule asks for a token that no application issues. Then the log
-    /// reports the missing application after a restart too.
+    /// is preserved while Access is not read, and while a rule asks for a token that no application issues. Then the
+    /// log reports the missing application after a restart too.
     pub(crate) fn needs_mark(self, has_mark: bool) -> bool {
         if self.access().is_none() {
             return has_mark;
@@ -97,8 +97,8 @@ impl<'a> HostProtection<'a> {
             && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
-    /// The joined Access checks at a path: of our rules in any tunnel, of foreign rules in the tunnel that visitors reach
-    /// (in any tunnel if they reach none), and of the rule that answers the path's visitors now.
+    /// The joined Access checks at a path: of our rules in any tunnel, of foreign rules in the tunnel that visitors
+    /// reach (in any tunnel if they reach none), and of the rule that answers the path's visitors now.
     pub(super) fn present_check(self, path: Option<&str>) -> Option<AccessCheck> {
         let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
@@ -109,8 +109,8 @@ impl<'a> HostProtection<'a> {
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
-    /// The check `present`, which also accepts the tokens of our application over the path. If it accepts no others, the
-    /// application's own check.
+    /// The check `present`, which also accepts the tokens of our application over the path. If it accepts no others,
+    /// the application's own check.
     pub(super) fn check_with(
         self,
         present: Option<AccessCheck>,
@@ -156,9 +156,9 @@ impl<'a> HostProtection<'a> {
         self.rules_at(path).filter(|(tunnel, rule)| own.has(tunnel, rule))
     }
 
-    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. A rule with an Access check
-    /// also counts by the stronger proof of `takes_all`. An open rule does not, so that the check of a rule behind it is
-    /// kept: another program may delete the open rule.
+    /// The first rule that takes all requests of the path in the tunnel that its visitors reach. A rule with an Access
+    /// check also counts by the stronger proof of `takes_all`. An open rule does not, so that the check of a rule
+    /// behind it is kept: another program may delete the open rule.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
@@ -176,9 +176,9 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and it asks
-    /// for a login. A narrower application may let some visitors past that one, and of several wildcards it is not known
-    /// which one decides.
+    /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and
+    /// it asks for a login. A narrower application may let some visitors past that one, and of several wildcards it is
+    /// not known which one decides.
     pub(crate) fn known_logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering(path).into_iter().find(|covering| covering.takes_every_request);

@@ -1,8 +1,8 @@
 //! Finds an open rule to which a record must not be pointed, because its visitors need a login now.
 //!
-//! For example, visitors of `shop.example.com` reach tunnel A, where its rule requires a token, and tunnel B has an open
-//! rule for `*.example.com`. The record is not pointed to B, unless an endpoint publishes the hostname there with a login
-//! or asks to be open.
+//! For example, visitors of `shop.example.com` reach tunnel A, where its rule requires a token, and tunnel B has an
+//! open rule for `*.example.com`. The record is not pointed to B, unless an endpoint publishes the hostname there with
+//! a login or asks to be open.
 
 use crate::ingress::{PathPattern, Rule, is_status};
 use crate::model::hostname::is_below;
@@ -15,8 +15,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::TunnelSnapshot;
 
 impl<'a> HostProtection<'a> {
-    /// The reason if the record, pointed to `tunnel` for `published`, would take visitors to an open rule there, although
-    /// the Access check of a rule is their only login now.
+    /// The reason if the record, pointed to `tunnel` for `published`, would take visitors to an open rule there,
+    /// although the Access check of a rule is their only login now.
     pub(crate) fn open_rule_in(self, tunnel: &TunnelId, published: &[&Gated]) -> Option<Reason> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
@@ -67,7 +67,8 @@ impl<'a> HostProtection<'a> {
 }
 
 /// True if the publication decides about the requests that `open` and `closed` have in common: it takes all requests of
-/// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is ours.
+/// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is
+/// ours.
 fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) -> bool {
     let path = ours.path();
     [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()))
@@ -75,8 +76,8 @@ fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) 
             || ours.rule.is_some() && comes_before(ours, open, is_own))
 }
 
-/// True if our rule comes before `open`: a rule that is known to take all requests of the publication comes later, and so
-/// does a rule of ours for more names.
+/// True if our rule comes before `open`: a rule that is known to take all requests of the publication comes later, and
+/// so does a rule of ours for more names.
 fn comes_before(ours: &Publication, open: &Rule, is_own: bool) -> bool {
     let (hostname, path) = (&ours.hostname, ours.path());
     open.covers(hostname.as_str(), path)

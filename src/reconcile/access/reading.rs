@@ -1,5 +1,5 @@
-//! The data read from Cloudflare Access, or the reason why it was not read. Data that was not read counts as absent only where
-//! that opens nothing.
+//! The data read from Cloudflare Access, or the reason why it was not read. Data that was not read counts as absent
+//! only where that opens nothing.
 
 use std::sync::Arc;
 

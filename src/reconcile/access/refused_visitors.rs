@@ -1,5 +1,5 @@
-//! Finds Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses every visitor
-//! of the application, with a login too, and every visitor that the application lets past.
+//! Finds Access applications in front of rules of ours that do not accept their tokens. Such a rule refuses every
+//! visitor of the application, with a login too, and every visitor that the application lets past.
 
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
@@ -11,7 +11,8 @@ use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::host_protection::{HostProtection, directory, requires_login};
 use crate::reconcile::snapshot::Snapshot;
 
-/// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them past.
+/// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them
+/// past.
 pub(crate) fn notes(snapshot: &Snapshot) -> Vec<Note> {
     let closed = snapshot.own_rules().filter(|(_, rule)| rule.requires_access());
     let mut hostnames: Vec<&str> = closed.map(|(_, rule)| rule.folded_hostname()).collect();

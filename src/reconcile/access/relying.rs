@@ -111,7 +111,8 @@ impl NameUnder<'_> {
     }
 
     /// True if visitors of the rule need a login without the application: the rule requires another token, or another
-    /// application covers the rule. A withdrawn rule counts too, because the application stays until the rule is deleted.
+    /// application covers the rule. A withdrawn rule counts too, because the application stays until the rule is
+    /// deleted.
     fn stays_closed(&self, rule: &Rule) -> bool {
         let is_withdrawn = || self.requests.withdrawn.contains(&self.place_of(rule.path()));
         rule.requires_another(self.own.application)

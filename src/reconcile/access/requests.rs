@@ -40,8 +40,8 @@ pub(crate) enum Asks {
 }
 
 impl UnopenedPlace {
-    /// True if an application at `from` also covers visitors of this place. A place that is wider than `from` on the same
-    /// hostname does not count, because the endpoint of `from` decides about that path.
+    /// True if an application at `from` also covers visitors of this place. A place that is wider than `from` on the
+    /// same hostname does not count, because the endpoint of `from` decides about that path.
     pub(super) fn is_covered_from(&self, from: &Place) -> bool {
         let (name, path) = (self.place.hostname(), self.place.path());
         let decides = || {
@@ -53,8 +53,8 @@ impl UnopenedPlace {
             && decides()
     }
 
-    /// True if deleting the applications opens nothing here that is not checked elsewhere: visitors still need a login, or
-    /// the place is published without policies, so that its rule is checked as one that relies on an application.
+    /// True if deleting the applications opens nothing here that is not checked elsewhere: visitors still need a login,
+    /// or the place is published without policies, so that its rule is checked as one that relies on an application.
     pub(super) fn stays_closed_without(&self, deleted: &[OwnApplication<'_>], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(self.place.hostname(), snapshot), self.place.path());
         if self.asks == Asks::Nothing {

@@ -291,8 +291,8 @@ impl RuleReader<'_, '_> {
 }
 
 /// The mistake of a rule for a Gateway API route of this kind, if the route carries no HTTP and names no service of its
-/// own: a rule with the service of the Gateway, which is the target of all its routes, or with the default service would
-/// silently publish another service. `subject` names the source of the rule's service.
+/// own: a rule with the service of the Gateway, which is the target of all its routes, or with the default service
+/// would silently publish another service. `subject` names the source of the rule's service.
 fn gateway_route_mistake(rule: &WantedRule, subject: &str, kind: &str) -> Option<Mistake> {
     let way = match kind {
         "tcproute" => {

@@ -1,9 +1,9 @@
 //! Decides how the stamps of a hostname are corrected if a run has not written all of its rules.
 //!
-//! A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has its
-//! hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is deleted,
-//! because the new record would hide a wildcard's record, and the comment of an older record is restored. A takeover that
-//! deleted records is not undone, and a comment that names a deleted rule is not restored.
+//! A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has
+//! its hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is
+//! deleted, because the new record would hide a wildcard's record, and the comment of an older record is restored. A
+//! takeover that deleted records is not undone, and a comment that names a deleted rule is not restored.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ pub fn corrections<'a>(
     stamped.iter().map(correction).collect()
 }
 
-/// The claims that the stamp should have: those of Stamp without rules that were not written and rules that were deleted.
-/// `None` if there are none of these, or if every edit was written: Unstamp may then have run.
+/// The claims that the stamp should have: those of Stamp without rules that were not written and rules that were
+/// deleted. `None` if there are none of these, or if every edit was written: Unstamp may then have run.
 fn corrected_claims<'a>(host: &'a HostPlan, is_written: impl Fn(&'a PlannedEdit) -> bool) -> Option<Claims> {
     if host.edits.iter().all(&is_written) {
         return None;

@@ -1,5 +1,5 @@
-//! Compares writes with earlier ones, by fingerprints of their content and of the state that they replace. A plan leaves
-//! out writes that Cloudflare refused, and writes that are reverted each time.
+//! Compares writes with earlier ones, by fingerprints of their content and of the state that they replace. A plan
+//! leaves out writes that Cloudflare refused, and writes that are reverted each time.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write, as it is compared with earlier writes. The fingerprint `key` identifies what is written: a rule, the records
-/// of a hostname, or the application of a place. The other one is of the content and, except for applications, of the
-/// state in the snapshot.
+/// One write, as it is compared with earlier writes. The fingerprint `key` identifies what is written: a rule, the
+/// records of a hostname, or the application of a place. The other one is of the content and, except for applications,
+/// of the state in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ComparedWrite {
     pub(crate) key: u64,

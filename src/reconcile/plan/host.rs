@@ -51,8 +51,8 @@ struct HostRule<'a> {
 /// The relation of a rule to us.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
-    /// A stamp of ours names the rule. Or the hostname has no record and the rule is exactly as wanted, so our record was
-    /// deleted by hand.
+    /// A stamp of ours names the rule. Or the hostname has no record and the rule is exactly as wanted, so our record
+    /// was deleted by hand.
     Ours,
     /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
     Adopted,
@@ -66,8 +66,8 @@ impl<'a> HostRule<'a> {
         self.rule.path()
     }
 
-    /// True if the rule is ours, or becomes ours with the stamp of this request. The stamp may name `Ambiguous` rules too,
-    /// which are foreign.
+    /// True if the rule is ours, or becomes ours with the stamp of this request. The stamp may name `Ambiguous` rules
+    /// too, which are foreign.
     fn is_stamped(&self) -> bool {
         matches!(self.ownership, Ownership::Ours | Ownership::Adopted)
     }
@@ -102,8 +102,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The evidence of an old answer that concerns the hostname: about a zone around it, or about a tunnel that visitors
-    /// reach, that an endpoint asks for, or that has a rule of the hostname. With a dangling digest, every old
+    /// The evidence of an old answer that concerns the hostname: about a zone around it, or about a tunnel that
+    /// visitors reach, that an endpoint asks for, or that has a rule of the hostname. With a dangling digest, every old
     /// answer concerns it. No decision is made by such an answer.
     fn old_answer(&self, wanted: &[Wanted<Gated>]) -> Option<&'a str> {
         let snapshot = self.snapshot();
@@ -225,7 +225,8 @@ impl<'a> Host<'a> {
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE` ago.
+    /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE`
+    /// ago.
     fn has_new_record(&self) -> bool {
         let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };
         let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));

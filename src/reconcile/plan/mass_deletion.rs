@@ -1,5 +1,5 @@
-//! Withholds mass deletions. If a request deletes more hostnames than `MASS_DELETION_LIMIT`, and more than stay in their
-//! namespace, or all of them, the probable cause is a wrong filter, source or template.
+//! Withholds mass deletions. If a request deletes more hostnames than `MASS_DELETION_LIMIT`, and more than stay in
+//! their namespace, or all of them, the probable cause is a wrong filter, source or template.
 //!
 //! The decision uses no memory, so it is the same in the next loop and after a restart. A rename of all hostnames
 //! creates as many hostnames as it deletes, and from the second loop on the old and the new ones exist together. So

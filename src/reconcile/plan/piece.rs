@@ -23,8 +23,8 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// The writes of one hostname in one stage: one edit of a rule, or all operations on the hostname's records, which must be
-/// in one batch.
+/// The writes of one hostname in one stage: one edit of a rule, or all operations on the hostname's records, which must
+/// be in one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece<'a> {
     pub host: &'a HostPlan,

@@ -127,8 +127,8 @@ pub struct HostPlan {
 pub(super) struct HostOutcome {
     /// The writes of rules and records; `None` if there are none.
     pub(super) plan: Option<HostPlan>,
-    /// True if the hostname counts among the deletions of the request: it is withdrawn as a whole and has a record, even if
-    /// another loop deletes it.
+    /// True if the hostname counts among the deletions of the request: it is withdrawn as a whole and has a record,
+    /// even if another loop deletes it.
     pub(super) counts_as_deletion: bool,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,

@@ -18,9 +18,9 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The plan with the refusals of its waiting openings. An opening whose application stays is refused for that reason, and
-/// the request does not fail because of it. A dry run shows the state after all loops: there the other openings do not wait, and the refused ones delete no
-/// application.
+/// The plan with the refusals of its waiting openings. An opening whose application stays is refused for that reason,
+/// and the request does not fail because of it. A dry run shows the state after all loops: there the other openings do
+/// not wait, and the refused ones delete no application.
 pub(super) fn with_openings(
     mut plan: Plan,
     openings: Vec<WaitingOpening>,

@@ -99,8 +99,8 @@ pub fn inactive_state(zone: &Zone) -> Option<&str> {
     (zone.paused || !zone.is_active()).then_some(state)
 }
 
-/// Notes on our rules that receive no request, because a rule in front matches all of them, unless the next request moves
-/// the rule to the front.
+/// Notes on our rules that receive no request, because a rule in front matches all of them, unless the next request
+/// moves the rule to the front.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
     marked_rules: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,

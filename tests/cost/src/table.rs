@@ -1,4 +1,5 @@
-//! The figures of one revision, as a text with a line each: `<figure> <value>`. A line that begins with `#` is for humans.
+//! The figures of one revision, as a text with a line each: `<figure> <value>`. A line that begins with `#` is for
+//! humans.
 
 use std::collections::BTreeMap;
 use std::fmt;

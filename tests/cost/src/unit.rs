@@ -1,5 +1,5 @@
-//! The unit: a fixed piece of work that no change of the program touches. It does what the program mostly does (it makes,
-//! hashes, compares and copies short texts), so that another compiler, allocator or machine changes both alike.
+//! The unit: a fixed piece of work that no change of the program touches. It does what the program mostly does (it
+//! makes, hashes, compares and copies short texts), so that another compiler, allocator or machine changes both alike.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

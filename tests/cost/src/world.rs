@@ -1,6 +1,6 @@
 //! Cloudflare as the pieces find it: a zone and a tunnel's document, as the API sends them. At scale 1 they have 5,000
-//! records and 1,000 rules, of which 900 are the program's, for 700 hostnames. At every scale an account has the same 500
-//! Access applications, which is all that Cloudflare allows.
+//! records and 1,000 rules, of which 900 are the program's, for 700 hostnames. At every scale an account has the same
+//! 500 Access applications, which is all that Cloudflare allows.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -27,7 +27,8 @@ impl Clock {
         self.stopped.unwrap_or_else(|| self.started.elapsed()) + self.ahead
     }
 
-    /// Lets time pass from now on only where it is put ahead. It stands at a whole second, so that runs can be compared.
+    /// Lets time pass from now on only where it is put ahead. It stands at a whole second, so that runs can be
+    /// compared.
     pub(crate) fn stop(&mut self) {
         self.stopped.get_or_insert_with(|| Duration::from_secs(self.started.elapsed().as_secs()));
     }

@@ -1,5 +1,5 @@
-//! The way from what is written to where visitors meet it: a configuration takes its time to each connector, a record to
-//! the resolvers, an application of Access to the edge. What stands there is a piecewise constant function of the
+//! The way from what is written to where visitors meet it: a configuration takes its time to each connector, a record
+//! to the resolvers, an application of Access to the edge. What stands there is a piecewise constant function of the
 //! emulator's time.
 //!
 //! None of these times is known of Cloudflare: its documents promise none. All are zero unless a test says otherwise.
@@ -71,8 +71,8 @@ impl Edge {
 
 impl Cloudflare {
     /// From now on a written configuration of this tunnel, by id or name, takes so long to its connectors: one time for
-    /// each, of which the last is also that of all further ones. Meanwhile visitors get what the connectors had, and the
-    /// list of connections tells its version.
+    /// each, of which the last is also that of all further ones. Meanwhile visitors get what the connectors had, and
+    /// the list of connections tells its version.
     pub fn delay_configurations(&mut self, tunnel: &str, delays: &[Duration]) {
         self.tunnel_mut(tunnel).set_lanes(delays);
     }

@@ -58,7 +58,8 @@ impl Matcher {
         Self::call("GET", "/accounts/*/cfd_tunnel/*/token")
     }
 
-    /// `PUT` of a tunnel's configuration, any tunnel's; with a tunnel's id in the path of [`Matcher::call`], of that one.
+    /// `PUT` of a tunnel's configuration, any tunnel's; with a tunnel's id in the path of [`Matcher::call`], of that
+    /// one.
     pub fn put_configuration() -> Self {
         Self::call("PUT", "/accounts/*/cfd_tunnel/*/configurations")
     }
@@ -177,11 +178,11 @@ pub enum Fault {
     DoneButUnanswered,
     /// The call is done, then this goes wrong with its answer.
     DoneBut(Box<Self>),
-    /// The answer to a read is old, and well-formed: it shows what it is about as that was so many of its own writes ago.
-    /// That is a tunnel's configuration with its version, what a tunnel's connectors have applied, a page of a zone's
-    /// records, or applications: the list, or one by its id, as the matcher chooses. Before the first write stands what
-    /// was there when [`Cloudflare::keep_past`] began to keep it, which has to be called before; nothing is older. Any
-    /// other call is answered as ever.
+    /// The answer to a read is old, and well-formed: it shows what it is about as that was so many of its own writes
+    /// ago. That is a tunnel's configuration with its version, what a tunnel's connectors have applied, a page of a
+    /// zone's records, or applications: the list, or one by its id, as the matcher chooses. Before the first write
+    /// stands what was there when [`Cloudflare::keep_past`] began to keep it, which has to be called before; nothing is
+    /// older. Any other call is answered as ever.
     Old {
         /// Counted back from now, whether clients or others made them; `usize::MAX` shows what was there at first.
         writes: usize,

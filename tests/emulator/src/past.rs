@@ -19,12 +19,12 @@ use crate::record::Record;
 use crate::router;
 use crate::tunnel::{ConfigSource, Lane};
 
-/// For so long a client may be expected to know what its own write of a list was answered. A list has no version by which
-/// one that was read could be told from an older one.
+/// For so long a client may be expected to know what its own write of a list was answered. A list has no version by
+/// which one that was read could be told from an older one.
 const REMEMBERED: Duration = Duration::from_secs(120);
 
-/// An operator may put an earlier configuration back, so for so long a lower version is no news to a client that was told of
-/// a higher one.
+/// An operator may put an earlier configuration back, so for so long a lower version is no news to a client that was
+/// told of a higher one.
 const VERSION_REMEMBERED: Duration = Duration::from_secs(600);
 
 /// The things of which a read can show a past state, each by itself.
@@ -121,8 +121,8 @@ impl Past {
         self.told.get(&(self.client, thing.clone())).cloned().unwrap_or_default()
     }
 
-    /// Whether the client was told of something newer than this state, and the state shows it: a list that lacks a record may
-    /// be newer than the write that created it.
+    /// Whether the client was told of something newer than this state, and the state shows it: a list that lacks a
+    /// record may be newer than the write that created it.
     fn is_known_old(&self, thing: &Thing, number: usize, now: Duration) -> bool {
         let Told { newest, written, read: _ } = self.told(thing);
         match thing {
@@ -206,8 +206,8 @@ impl Cloudflare {
         self.past.as_ref().map_or(0, |past| past.client)
     }
 
-    /// The calls from now on are those of another client, or of one that was there before: what each was told decides where
-    /// [`Fault::Known`] acts. A process that begins anew is another one. Says which client it was before.
+    /// The calls from now on are those of another client, or of one that was there before: what each was told decides
+    /// where [`Fault::Known`] acts. A process that begins anew is another one. Says which client it was before.
     pub fn call_as(&mut self, client: u64) -> u64 {
         self.past.as_mut().map_or(0, |past| mem::replace(&mut past.client, client))
     }
@@ -255,8 +255,8 @@ impl Cloudflare {
         past.changed.insert((thing, states.len()), changed);
     }
 
-    /// Answers a call, a read by what was there so many writes of the thing ago, under every other rule. Says which state
-    /// the answer shows, where the past is kept.
+    /// Answers a call, a read by what was there so many writes of the thing ago, under every other rule. Says which
+    /// state the answer shows, where the past is kept.
     pub(crate) fn answer_as_of(
         &mut self,
         path: &str,

@@ -178,8 +178,8 @@ impl Tunnel {
     }
 }
 
-/// `GET /accounts/{account_id}/cfd_tunnel`. Deleted tunnels are listed too unless `is_deleted` says otherwise; an empty one
-/// says nothing.
+/// `GET /accounts/{account_id}/cfd_tunnel`. Deleted tunnels are listed too unless `is_deleted` says otherwise; an empty
+/// one says nothing.
 pub(crate) fn list(
     cloudflare: &mut Cloudflare,
     account: &str,
@@ -219,8 +219,9 @@ pub(crate) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<S
     find(cloudflare, account, id).map(|tunnel| Success::of(&tunnel.to_json()))
 }
 
-/// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`, a list without pages: what the API's description calls
-/// `tunnel_tunnel_client`. Every connector has applied the latest version that has reached it and that it could, unless the first one lags.
+/// `GET /accounts/{account_id}/cfd_tunnel/{tunnel_id}/connections`, a list without pages: what the API's description
+/// calls `tunnel_tunnel_client`. Every connector has applied the latest version that has reached it and that it could,
+/// unless the first one lags.
 pub(crate) fn connections(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = find(cloudflare, account, id)?;
     let count = if tunnel.is_connected() { tunnel.connectors } else { 0 };

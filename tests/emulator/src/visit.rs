@@ -181,7 +181,8 @@ fn answer(tunnel: &str, config: &str, assertion: Option<&Assertion>, host: &str,
     }
 }
 
-/// The live tunnel that a hostname leads to and what Access gives the request on its way, or what a visitor gets without.
+/// The live tunnel that a hostname leads to and what Access gives the request on its way, or what a visitor gets
+/// without.
 fn tunnel_of<'a>(
     cloudflare: &'a Cloudflare,
     visitor: Visitor,
@@ -221,9 +222,9 @@ fn tunnel_of<'a>(
 /// The records that answer for a name, and their zone: its own, else those of the wildcard at the
 /// closest name above that exists (RFC 4592).
 ///
-/// A zone is asked when it is active, which it becomes with its delegation (`/dns/zone-setups/reference/domain-status/`);
-/// till then a zone around it answers for its names. Below NS records a zone's own records are shadowed
-/// (`shadowed-records`).
+/// A zone is asked when it is active, which it becomes with its delegation
+/// (`/dns/zone-setups/reference/domain-status/`); till then a zone around it answers for its names. Below NS records a
+/// zone's own records are shadowed (`shadowed-records`).
 fn resolve<'a>(cloudflare: &'a Cloudflare, host: &str) -> Option<(&'a Zone, Vec<&'a Record>)> {
     let is_within =
         |name: &str, zone: &str| name == zone || name.strip_suffix(zone).is_some_and(|n| n.ends_with('.'));

@@ -305,8 +305,8 @@ fn no_rule_moves_one_that_requires_a_login_behind_a_foreign_rule() {
     }
 }
 
-/// Point 3 of ingress/order.rs, and Invariant 3: the wider rule of ours, which would be a reason to stand in front of the
-/// foreign one, goes in the same request.
+/// Point 3 of ingress/order.rs, and Invariant 3: the wider rule of ours, which would be a reason to stand in front of
+/// the foreign one, goes in the same request.
 #[test]
 fn a_rule_that_goes_leads_no_new_rule_in_front_of_a_foreign_one() {
     let before = ["*.example.com ^/api/v2(/|$) own", "*.example.com ^/api(/|$) foreign", "- - rest"];

@@ -101,8 +101,8 @@ fn an_application_whose_deletion_failed_beside_its_rule_goes_in_the_next_loop() 
     }
 }
 
-/// The plan after the lost answer does not delete the rule, because the rule is deleted already. The rule's digest stays
-/// until the record has not changed for a minute.
+/// The plan after the lost answer does not delete the rule, because the rule is deleted already. The rule's digest
+/// stays until the record has not changed for a minute.
 #[test]
 fn an_application_goes_soon_after_its_rule_although_an_answer_to_a_write_is_lost() {
     for ((label, [before, after], (host, at)), call) in changes()

@@ -70,8 +70,8 @@ fn any_published() -> impl Strategy<Value = Option<Published>> {
 }
 
 /// What is published before and after: half of the hostnames as they were. A name does not change together with the
-/// wildcard that takes over from it or gives way to it, because either of the two may be written first. Both would change
-/// with the default tunnel.
+/// wildcard that takes over from it or gives way to it, because either of the two may be written first. Both would
+/// change with the default tunnel.
 fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
     let host = (any_published(), any_published(), any::<bool>());
     prop::collection::vec(host, HOSTS.len()).prop_map(|hosts| {
@@ -176,8 +176,8 @@ fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace, age: u64) -> Res
 }
 
 /// The visitors of a name are promised to be served throughout where the same record leads them before and after. A
-/// name that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes. A path
-/// alone is not published in another tunnel than that of the foreign wildcard, unless the record is there already.
+/// name that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes. A
+/// path alone is not published in another tunnel than that of the foreign wildcard, unless the record is there already.
 fn is_promised(url: &str, before: &Wanted, after: &Wanted, is_held: bool) -> bool {
     let host = url.trim_start_matches("https://").split('/').next().unwrap_or_default();
     let record = |wanted: &Wanted| {

@@ -1,5 +1,5 @@
-//! The crate `live` against the emulator: the run of `just live`, what its guard sends, what each probe finds, and what a
-//! killed run leaves.
+//! The crate `live` against the emulator: the run of `just live`, what its guard sends, what each probe finds, and what
+//! a killed run leaves.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is unexpected fails the test")]
 
 mod hostile;

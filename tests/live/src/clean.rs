@@ -1,5 +1,5 @@
-//! Deletes what a run created, by the file of intents. An object whose create was not answered is this run's if it has the
-//! whole name of an intent and was created in its quarter of an hour.
+//! Deletes what a run created, by the file of intents. An object whose create was not answered is this run's if it has
+//! the whole name of an intent and was created in its quarter of an hour.
 
 use external_dns_cloudflare_tunnel_webhook::clock::unix_seconds_of;
 use serde_json::{Value, json};

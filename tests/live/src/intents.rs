@@ -1,5 +1,5 @@
-//! The file in which each create is written down before it is sent, so that a killed run can be cleaned up after. A line is
-//! an event.
+//! The file in which each create is written down before it is sent, so that a killed run can be cleaned up after. A
+//! line is an event.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -44,8 +44,8 @@ pub fn append(path: &Path, event: &Event) -> io::Result<()> {
     file.sync_data()
 }
 
-/// What may be left, with the id where that is known. A line that was cut off by the end of the machine is no event: its
-/// create was not sent.
+/// What may be left, with the id where that is known. A line that was cut off by the end of the machine is no event:
+/// its create was not sent.
 pub fn leftovers(path: &Path) -> Vec<Event> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut open: Vec<Event> = Vec::new();

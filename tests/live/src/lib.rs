@@ -1,5 +1,5 @@
-//! The webhook on the real Cloudflare, without harm: a proxy passes reads, and writes only of what this run created. The
-//! gate runs the same code against the emulator.
+//! The webhook on the real Cloudflare, without harm: a proxy passes reads, and writes only of what this run created.
+//! The gate runs the same code against the emulator.
 #![allow(missing_debug_implementations, reason = "only this kit and its test read it")]
 // A member that an answer lacks reads as null. What is unexpected fails the step, and the run goes on to its end.
 #![allow(clippy::indexing_slicing, clippy::panic)]

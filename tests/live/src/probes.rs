@@ -1,5 +1,6 @@
-//! Questions to Cloudflare about what would open or lose something if it was otherwise. `probes.json` has a row for each: the
-//! sentence of `docs/protocol.md` that it holds, and the answer that would break it, which the proxy gives in a test.
+//! Questions to Cloudflare about what would open or lose something if it was otherwise. `probes.json` has a row for
+//! each: the sentence of `docs/protocol.md` that it holds, and the answer that would break it, which the proxy gives in
+//! a test.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -388,7 +388,8 @@ fn where_no_rule_is_foreign_one_comment_says_so() {
     assert_eq!((said.code, &*said.errors, &*said.out), (Some(0), "", expected));
 }
 
-/// YAML ends a line where JSON does not, and has characters that it does not take; Kubernetes takes a name of 253 characters.
+/// YAML ends a line where JSON does not, and has characters that it does not take; Kubernetes takes a name of 253
+/// characters.
 #[test]
 fn foreign_rules_with_odd_texts_and_names_are_printed_as_what_kubernetes_takes() {
     let harness = Harness::new();

@@ -189,7 +189,8 @@ fn a_silent_hostname_whose_application_was_deleted_by_hand_is_not_told_as_publis
     }
 }
 
-/// Every Envoy Gateway has a redirect route for ever, and of two merged routes ExternalDNS sends the annotations of either.
+/// Every Envoy Gateway has a redirect route for ever, and of two merged routes ExternalDNS sends the annotations of
+/// either.
 #[test]
 fn a_wildcard_without_its_word_needs_an_operator_only_where_it_is_public_and_has_one_line_for_each_process() {
     let harness = Harness::new();
@@ -331,7 +332,8 @@ fn only_the_command_is_answered_and_a_slow_reader_of_it_holds_up_no_probe() {
         ("Host: a.example.com\r\n", 404),
         ("Host: localhost\r\nOrigin: http://localhost\r\n", 404),
         ("Host: localhost\r\nSec-Fetch-Site: same-origin\r\n", 404),
-        // An annotation can choose the host that cloudflared names, and a mesh's proxy in the pod keeps that of its client.
+        // An annotation can choose the host that cloudflared names, and a mesh's proxy in the pod keeps that of its
+        // client.
         ("Host: localhost\r\nCf-Connecting-Ip: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n", 404),
         ("Host: localhost\r\nX-Forwarded-Proto: http\r\n", 404),
     ] {

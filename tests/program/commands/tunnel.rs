@@ -1,5 +1,5 @@
-//! `tunnel`: finds or makes, and writes the tunnel token or says why not. Neither the API token nor any secret of a tunnel
-//! is ever shown.
+//! `tunnel`: finds or makes, and writes the tunnel token or says why not. Neither the API token nor any secret of a
+//! tunnel is ever shown.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -15,7 +15,8 @@ use super::check::{check, only};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef01234";
 
-/// A label, what makes Cloudflare wrong, variables, and the line: status, subject, words of the finding and of the remedy.
+/// A label, what makes Cloudflare wrong, variables, and the line: status, subject, words of the finding and of the
+/// remedy.
 type Wrong = (&'static str, fn(&mut Cloudflare), &'static [(&'static str, &'static str)], [&'static str; 4]);
 
 #[test]

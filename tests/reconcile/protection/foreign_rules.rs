@@ -238,8 +238,8 @@ fn a_record_that_is_kept_for_a_foreign_rule_is_of_no_namespace_although_it_is_pr
     assert!(rules.iter().any(|rule| rule.service() == "http://web.blog.svc:80"));
 }
 
-/// The rule of the same path in the other tunnel counted as the one that the request edits, so a loop told of a deletion
-/// that never came.
+/// The rule of the same path in the other tunnel counted as the one that the request edits, so a loop told of a
+/// deletion that never came.
 #[test]
 fn a_word_is_refused_at_once_for_a_foreign_rule_of_the_path_in_another_tunnel() {
     let mut cloudflare = cloudflare();

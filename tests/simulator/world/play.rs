@@ -129,8 +129,8 @@ impl World {
         Ok(done_writes(&calls))
     }
 
-    /// Lets the other program play its whole loop between two calls of this one. The registry `crd` has one memory for both,
-    /// which no loop within a loop could change.
+    /// Lets the other program play its whole loop between two calls of this one. The registry `crd` has one memory for
+    /// both, which no loop within a loop could change.
     fn arm_overlap(&mut self, overlap: Overlap, replica: usize, desired: &[Object]) -> Option<Inner> {
         if self.settings.registry == Registry::Crd {
             return None;
@@ -188,8 +188,9 @@ impl World {
         }
     }
 
-    /// Of a request that was answered 503 the registry takes nothing for done. Where it gave a hostname to one of several
-    /// objects, and the next one gives it to another, the registry takes paths of that one for published which went meanwhile.
+    /// Of a request that was answered 503 the registry takes nothing for done. Where it gave a hostname to one of
+    /// several objects, and the next one gives it to another, the registry takes paths of that one for published which
+    /// went meanwhile.
     fn note_half_done(&mut self, desired: &[Object]) {
         for object in desired {
             if self.claims.history(object.host).has_rivals {

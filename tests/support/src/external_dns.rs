@@ -1,6 +1,6 @@
 //! ExternalDNS as far as a provider sees it: its planner, and one loop of its controller over HTTP. The planner, the
-//! registries, what becomes of endpoints of several objects, and what an answer does are held to the real controller; the
-//! rest has the real one's say in `tests/e2e`.
+//! registries, what becomes of endpoints of several objects, and what an answer does are held to the real controller;
+//! the rest has the real one's say in `tests/e2e`.
 
 mod planner;
 mod registry;

@@ -383,8 +383,8 @@ impl FakeCloudflare {
         STAGES.into_iter().all(|stage| self.apply_stage(plan, stage, last))
     }
 
-    /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last one
-    /// is left out. True when that was all of it.
+    /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last
+    /// one is left out. True when that was all of it.
     pub fn apply_stage(&mut self, plan: &Plan, stage: Stage, last: usize) -> bool {
         let own = self.snapshot().own_digests().clone();
         for (id, document) in &mut self.documents {

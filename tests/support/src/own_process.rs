@@ -1,5 +1,6 @@
-//! A process of its own for a test that changes what all threads of a process share, or takes it from them: descriptors,
-//! the environment, the standard error. It is the same test, started once more, which knows by a variable what it is.
+//! A process of its own for a test that changes what all threads of a process share, or takes it from them:
+//! descriptors, the environment, the standard error. It is the same test, started once more, which knows by a variable
+//! what it is.
 
 use std::io::BufRead;
 use std::process::Command;

@@ -35,8 +35,9 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
     foreign.filter(|rule| digests.contains(&rule.digest)).for_each(|rule| rule.ownership = ownership);
 }
 
-/// The digest of the endpoint's present rule, if the rule counts as ours without a stamp: it is as wanted, and its hostname
-/// has no record, so our record was deleted by hand. A rule that visitors reach through another record does not count.
+/// The digest of the endpoint's present rule, if the rule counts as ours without a stamp: it is as wanted, and its
+/// hostname has no record, so our record was deleted by hand. A rule that visitors reach through another record does
+/// not count.
 fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
     let (wanted, present) = (gated.rule()?, host.rule_at(gated.tunnel(), gated.path())?);
     let points_there = |record: &Record| record.tunnel().as_ref() == Some(present.tunnel);

@@ -86,8 +86,8 @@ pub(super) fn decide<'a>(
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// The endpoints after the refusal of those that cannot be published, the hostname with everything that is taken over for
-/// the others, and the work on applications that comes before rules.
+/// The endpoints after the refusal of those that cannot be published, the hostname with everything that is taken over
+/// for the others, and the work on applications that comes before rules.
 fn settled<'a>(
     before: &Host<'a>,
     mut wanted: Vec<Wanted<Gated>>,
@@ -263,8 +263,8 @@ fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Rea
     Some(Reason::BesideRefused { path: (*path).clone(), refused: reason.label_value() })
 }
 
-/// True if the endpoint asks for nothing but another login of a rule that visitors reach already. A rule whose application
-/// was deleted refuses all visitors until it has the token of another one.
+/// True if the endpoint asks for nothing but another login of a rule that visitors reach already. A rule whose
+/// application was deleted refuses all visitors until it has the token of another one.
 fn renews_login(host: &Host<'_>, gated: &Gated) -> bool {
     if host.record_tunnel().as_ref() != Some(gated.tunnel()) {
         return false;

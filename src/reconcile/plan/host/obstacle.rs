@@ -1,5 +1,5 @@
-//! Finds the obstacles to the endpoints of a hostname: foreign records and rules, and rules that its visitors would leave
-//! behind if its record pointed to another tunnel:
+//! Finds the obstacles to the endpoints of a hostname: foreign records and rules, and rules that its visitors would
+//! leave behind if its record pointed to another tunnel:
 //!
 //! | a rule in the tunnel that visitors reach now | is left behind |
 //! |---|---|
@@ -104,7 +104,8 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     Some(if stays || is_asked_for() { visited } else { first.clone() })
 }
 
-/// A foreign rule of the hostname in the tunnel that visitors reach now, or any rule of a name below the wildcard there.
+/// A foreign rule of the hostname in the tunnel that visitors reach now, or any rule of a name below the wildcard
+/// there.
 pub(super) fn foreign_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
     let mut foreign = host.rules.iter().filter(|rule| rule.tunnel == visited && !rule.is_stamped());
     foreign.next().map(|rule| rule.rule).or_else(|| host.snapshot().rule_below(host.name(), visited))

@@ -15,8 +15,9 @@ use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-/// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname, [`decide`]
-/// chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is said about them.
+/// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname,
+/// [`decide`] chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is
+/// said about them.
 pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'_>) -> HostOutcome {
     let snapshot = context.snapshot;
     // The object that asks for the hostname; the first if there are several.

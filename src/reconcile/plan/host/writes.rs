@@ -1,5 +1,5 @@
-//! Turns the decision on one hostname into writes: records, then rules, then records. The comment names the rules before
-//! they are written, and the record points to the tunnel that has them.
+//! Turns the decision on one hostname into writes: records, then rules, then records. The comment names the rules
+//! before they are written, and the record points to the tunnel that has them.
 
 use std::collections::BTreeSet;
 
@@ -94,8 +94,8 @@ impl<'r, 'a> Change<'r, 'a> {
         Self { host, wanted_tunnel, repoint, puts, deleted, deleted_later }
     }
 
-    /// The reason if this request has to edit a tunnel that cannot be written, or a later one has to edit a tunnel whose
-    /// configuration is a local file.
+    /// The reason if this request has to edit a tunnel that cannot be written, or a later one has to edit a tunnel
+    /// whose configuration is a local file.
     fn unwritable(&self) -> Option<Reason> {
         let deleted = self.deleted.iter().map(|rule| rule.tunnel);
         let mut edited = deleted.chain(self.puts.iter().map(|gated| gated.tunnel()));
@@ -187,8 +187,8 @@ impl<'r, 'a> Change<'r, 'a> {
         records.map(RecordOperation::delete).chain([post]).collect()
     }
 
-    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel is
-    /// proxied in Stamp, any other record when it is pointed to a tunnel.
+    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel
+    /// is proxied in Stamp, any other record when it is pointed to a tunnel.
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
         let (wanted, is_pointed) = (self.wanted_tunnel, self.repoint.is_in(stage));
         let points_to_tunnel = record.tunnel().is_some();

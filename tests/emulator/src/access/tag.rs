@@ -66,7 +66,8 @@ pub(super) fn add(cloudflare: &mut Cloudflare, account: &str, name: &str) -> Res
     Ok(())
 }
 
-/// `DELETE /accounts/{account_id}/access/tags/{tag_name}`. That a tag of an application stays is by analogy to policies.
+/// `DELETE /accounts/{account_id}/access/tags/{tag_name}`. That a tag of an application stays is by analogy to
+/// policies.
 pub(super) fn delete(cloudflare: &mut Cloudflare, account: &str, name: &str) -> Result<Success, Refusal> {
     let Access { tags, applications, .. } = &mut cloudflare.access;
     let is_it = |tag: &Tag| tag.account == account && tag.name == name;

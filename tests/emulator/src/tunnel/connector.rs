@@ -1,5 +1,5 @@
-//! What the connectors make of a configuration that is pushed to them (`UpdateConfig` and `updateIngress` in cloudflared's
-//! `orchestration/orchestrator.go`, `newHTTPTransport` in `ingress/origin_service.go`).
+//! What the connectors make of a configuration that is pushed to them (`UpdateConfig` and `updateIngress` in
+//! cloudflared's `orchestration/orchestrator.go`, `newHTTPTransport` in `ingress/origin_service.go`).
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(crate) struct Lane {
     config: Option<Box<RawValue>>,
 }
 
-/// Services whose requests go through Go's HTTP client, for which the `caPool` is read at once. A URL of any other scheme
-/// is carried as TCP, without it.
+/// Services whose requests go through Go's HTTP client, for which the `caPool` is read at once. A URL of any other
+/// scheme is carried as TCP, without it.
 const HTTP_SERVICES: [&str; 8] =
     ["http://", "https://", "ws://", "wss://", "unix:", "unix+tls:", "hello_world", "hello-world"];
 
@@ -39,8 +39,8 @@ impl Lane {
 }
 
 impl Tunnel {
-    /// The connectors start anew, without a configuration, and get the present one: where they refuse it they answer 503
-    /// to everything.
+    /// The connectors start anew, without a configuration, and get the present one: where they refuse it they answer
+    /// 503 to everything.
     pub fn restart_connectors(&mut self) {
         for number in 0..self.lanes.len() {
             if let Some(lane) = self.lanes.get_mut(number) {
@@ -73,8 +73,8 @@ impl Tunnel {
         self.lanes.iter().take(self.connectors).map(Lane::config)
     }
 
-    /// Gives a configuration to a lane. One that its connectors cannot start they refuse as a whole, and go on with what
-    /// they have; one that is older than that came too late. Says whether it is in force now.
+    /// Gives a configuration to a lane. One that its connectors cannot start they refuse as a whole, and go on with
+    /// what they have; one that is older than that came too late. Says whether it is in force now.
     pub(crate) fn push(&mut self, lane: usize, version: i64, config: Option<Box<RawValue>>) -> bool {
         let text = config.as_deref().map_or("null", RawValue::get);
         if loads_one_of(text, &self.missing_files) {

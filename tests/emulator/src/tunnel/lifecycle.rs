@@ -90,8 +90,8 @@ pub(crate) fn delete(cloudflare: &mut Cloudflare, account: &str, id: &str) -> Re
     Ok(Success::of(&tunnel.to_json()))
 }
 
-/// `DELETE …/connections`, of all connectors: that of a single one (`client_id`) is not emulated. Whether they come back
-/// is for the test to say.
+/// `DELETE …/connections`, of all connectors: that of a single one (`client_id`) is not emulated. Whether they come
+/// back is for the test to say.
 pub(crate) fn disconnect(
     cloudflare: &mut Cloudflare,
     account: &str,

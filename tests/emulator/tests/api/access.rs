@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, TOKEN, call};
 
-/// Access set up for the team `shop`, with the zone `example.com`, a token for everything, and the reusable policy `staff`.
+/// Access set up for the team `shop`, with the zone `example.com`, a token for everything, and the reusable policy
+/// `staff`.
 struct Scene {
     emulator: Emulator,
     /// `/accounts/{id}/access`.

@@ -43,8 +43,8 @@ pub fn plan(current: &[Endpoint], desired: &[Endpoint]) -> Changes {
 }
 
 /// ExternalDNS's planner with policy sync, as `plan/plan.go` has it: rows by name and set identifier, one candidate for
-/// each type, updates where TTL, targets or properties differ. With an `owner`, only what is the owner's is changed, and
-/// nothing is created beside what is another's.
+/// each type, updates where TTL, targets or properties differ. With an `owner`, only what is the owner's is changed,
+/// and nothing is created beside what is another's.
 pub(super) fn plan_for(owner: Option<&str>, current: &[Endpoint], desired: &[Endpoint]) -> Changes {
     let is_ours =
         |endpoint: &Endpoint| owner.is_none_or(|owner| endpoint.labels.value("owner") == Some(owner));
@@ -105,8 +105,8 @@ pub(super) fn without_dot(dns_name: &str) -> &str {
     dns_name.strip_suffix('.').unwrap_or(dns_name)
 }
 
-/// `plan/conflict.go`: an update takes the candidate whose label is the current one's, and one without is the same as an
-/// empty one; a creation the smallest by targets.
+/// `plan/conflict.go`: an update takes the candidate whose label is the current one's, and one without is the same as
+/// an empty one; a creation the smallest by targets.
 fn resolve<'a>(current: Option<&Endpoint>, candidates: &[&'a Endpoint]) -> Option<&'a Endpoint> {
     let resource = |endpoint: &Endpoint| endpoint.labels.value("resource").unwrap_or_default().to_owned();
     let mut candidates = candidates.to_vec();

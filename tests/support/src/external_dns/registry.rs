@@ -149,8 +149,8 @@ impl AppliedRecords {
         programmed.map(|record| record.endpoint.clone()).collect()
     }
 
-    /// Writes down what the provider is about to be asked for, asks it, and reads its records after something was created or
-    /// changed. A failure of either ends it there.
+    /// Writes down what the provider is about to be asked for, asks it, and reads its records after something was
+    /// created or changed. A failure of either ends it there.
     pub fn apply<E>(
         &mut self,
         changes: &Changes,

@@ -7,8 +7,8 @@ use super::{Scene, app, policy, without};
 
 const HOST: &str = "www.example.com";
 
-/// `www` and `*.dev` through the tunnel `shop` to `http://web`, with this `access` in the rule, and in the document's own
-/// `originRequest`.
+/// `www` and `*.dev` through the tunnel `shop` to `http://web`, with this `access` in the rule, and in the document's
+/// own `originRequest`.
 fn published(scene: &Scene, in_rule: &Value, in_document: &Value) {
     let emulator = &scene.emulator;
     let names = ["www", "*.dev"];
