@@ -131,14 +131,14 @@ fn unusual(settings: &ProviderSettings) -> impl Iterator<Item = String> {
         (settings.dry_run, "DRY_RUN is set: writes are logged, but not done"),
         (
             *adopt != Adopt::default(),
-            "ADOPT is set: the foreign rules, records or applications that it names may be taken over; unset ADOPT once \
-             that is done",
+            "ADOPT is set: the foreign rules, records or applications that it names may be taken over; \
+             unset ADOPT once that is done",
         ),
         (
             *publish_all,
-            "PUBLISH is all: an object that loses its annotations gets DEFAULT_SERVICE, also if one of them kept it out; \
-             choose the objects by ExternalDNS's own filters (--gateway-name, --label-filter, --annotation-filter, \
-             --ingress-class)",
+            "PUBLISH is all: an object that loses its annotations gets DEFAULT_SERVICE, also if one of them \
+             kept it out; choose the objects by ExternalDNS's own filters (--gateway-name, --label-filter, \
+             --annotation-filter, --ingress-class)",
         ),
         (*mass_deletion_limit == 0, "MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once"),
     ];

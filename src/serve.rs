@@ -45,7 +45,8 @@ fn refused(error: io::Error) -> String {
 fn unbound(addresses: &[SocketAddr], error: &io::Error, settings: &str) -> String {
     let addresses = listed(addresses);
     format!(
-        "cannot listen on {addresses}: {error}; set {settings}_PORT to a free port above 1023, or {settings}_HOST to an address of this machine"
+        "cannot listen on {addresses}: {error}; set {settings}_PORT to a free port above 1023, or \
+         {settings}_HOST to an address of this machine"
     )
 }
 

@@ -120,7 +120,10 @@ impl CachingResolver {
                 }
                 Err(error) => {
                     if known.failure.is_empty() && known.found_at.is_some() {
-                        log::warn!("{host} cannot be looked up; its earlier addresses stay in use until they are an hour old: {error}");
+                        log::warn!(
+                            "{host} cannot be looked up; its earlier addresses stay in use until \
+                             they are an hour old: {error}"
+                        );
                     }
                     known.failure = error.to_string();
                 }

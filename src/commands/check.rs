@@ -30,9 +30,9 @@ const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
-const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account (in some dashboards \
-     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and check that CF_ACCOUNT_ID is \
-     the account of the tunnels";
+const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account \
+     (in some dashboards Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel \
+     (Legacy)), and check that CF_ACCOUNT_ID is the account of the tunnels";
 
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
@@ -113,7 +113,8 @@ impl Check<'_> {
             None => {
                 let variable = self.config.credential_variable;
                 let remedy = format!(
-                    "create a token in place of that in {variable}, or enable this one; an account-owned token needs CF_ACCOUNT_ID too"
+                    "create a token in place of that in {variable}, or enable this one; an account-owned \
+                     token needs CF_ACCOUNT_ID too"
                 );
                 ("token", remedy)
             }
@@ -274,7 +275,8 @@ impl Check<'_> {
             }
             Err(error) => {
                 let found = format!("not known, because the tunnel token cannot be read: {error}");
-                let remedy = "try again; without the permission to edit tunnels the webhook publishes nothing through it";
+                let remedy = "try again; without the permission to edit tunnels the webhook publishes \
+                     nothing through it";
                 self.add(FindingStatus::Warning, &what, found, remedy);
             }
         }
@@ -372,7 +374,8 @@ impl Check<'_> {
                 );
                 if elsewhere > 0 {
                     let found = format!(
-                        "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not configured, so the webhook ignores them",
+                        "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not \
+                         configured, so the webhook ignores them",
                         self.config.provider.operator.owner
                     );
                     self.add(FindingStatus::Warning, &what, found, SHARED_OWNER);
@@ -451,8 +454,8 @@ impl Check<'_> {
                 Err(problem) => self.add(FindingStatus::Failed, setting, problem, ""),
             }
         }
-        let found = "writing is not tried, because a trial would change an application; the token needs Account: Access: Apps and \
-             Policies: Edit";
+        let found = "writing is not tried, because a trial would change an application; the token needs \
+             Account: Access: Apps and Policies: Edit";
         self.add(FindingStatus::Untried, "Access applications", found, "");
     }
 

@@ -188,8 +188,8 @@ impl Search<'_> {
                 return Err(format!("{error}; choose another name, or delete a tunnel that is not needed"));
             }
             Err(error) if is_taken => format!(
-                "{error}; but account {} lists no tunnel called {:?}: a WARP Connector may have the name, or another process may \
-                 be deleting it; try again, or choose another name",
+                "{error}; but account {} lists no tunnel called {:?}: a WARP Connector may have the name, \
+                 or another process may be deleting it; try again, or choose another name",
                 self.account, self.wanted
             ),
             Err(error) if error.may_have_been_done() => failed(error),

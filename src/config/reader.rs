@@ -195,7 +195,8 @@ impl<'a> Reader<'a> {
         let ids = self.list(variable);
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if !ids.iter().all(|id| id.len() == 32 && id.bytes().all(is_digit)) {
-            let problem = "is wrong: an id has 32 hexadecimal digits in lower case, as the dashboard shows them beside a zone";
+            let problem = "is wrong: an id has 32 hexadecimal digits in lower case, as the dashboard shows \
+                 them beside a zone";
             self.mistake(variable, problem);
         }
         ids

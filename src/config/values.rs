@@ -71,7 +71,8 @@ impl<'a> Reader<'a> {
             if begins_with("cfk_") {
                 self.mistake(variable, "holds a key (cfk_): its place is CF_API_KEY");
             } else if begins_with("cfat_") && self.text("CF_ACCOUNT_ID").is_none() {
-                let problem = "is missing: a token of an account (cfat_) works only together with the id of that account";
+                let problem = "is missing: a token of an account (cfat_) works only together with the id of \
+                     that account";
                 self.mistake("CF_ACCOUNT_ID", problem);
             }
             None
@@ -95,7 +96,8 @@ impl<'a> Reader<'a> {
             let problem = "is missing: the id or the name of the tunnel that hostnames are published through";
             self.mistake("CF_TUNNEL_ID", problem);
         } else if tunnels.iter().any(|tunnel| tunnel.len() > TUNNEL_NAME_MAX_BYTES) {
-            let problem = "has an entry that is too long for an id or a name: is it the token that cloudflared runs with?";
+            let problem = "has an entry that is too long for an id or a name: is it the token that \
+                 cloudflared runs with?";
             self.mistake("CF_TUNNEL_ID", problem);
         }
         tunnels.into_iter().map(Into::into).collect()
@@ -109,8 +111,8 @@ impl<'a> Reader<'a> {
             if !include.is_empty() || !exclude.is_empty() {
                 self.mistake(
                     "REGEXP_DOMAIN_FILTER",
-                    "or its _EXCLUSION is set beside DOMAIN_FILTER or EXCLUDE_DOMAIN_FILTER: keep the expressions or the \
-                     lists",
+                    "or its _EXCLUSION is set beside DOMAIN_FILTER or EXCLUDE_DOMAIN_FILTER: keep the \
+                     expressions or the lists",
                 );
             }
             return DomainFilter::Expressions { include: expressions.0, exclude: expressions.1 };
@@ -270,9 +272,9 @@ impl<'a> Reader<'a> {
         let (hosts, port) = (self.hosts("SERVER_HOST"), self.number("SERVER_PORT", PORT));
         if hosts.iter().any(|host| !host.is_loopback()) {
             self.warnings.push(
-                "SERVER_HOST is not a loopback address: every client of the port can publish and delete hostnames, as \
-                 ExternalDNS's protocol has no authentication; leave SERVER_HOST out, or let only ExternalDNS reach the \
-                 port"
+                "SERVER_HOST is not a loopback address: every client of the port can publish and delete \
+                 hostnames, as ExternalDNS's protocol has no authentication; leave SERVER_HOST out, or let \
+                 only ExternalDNS reach the port"
                     .to_owned(),
             );
         }

@@ -12,7 +12,8 @@ use super::origin_option::{Mistake, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
 use crate::model::endpoint::Property;
 
-const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which cannot override the default: deny what the default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
+const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which cannot override the default: deny what the \
+     default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
 
 /// The wanted options of a rule, in Cloudflare's order. The other managed options are removed from the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -103,7 +103,8 @@ pub(crate) fn expression_of_prefix(prefix: &str) -> Result<String, String> {
         prefix.chars().find(|character| character.is_control() || "*?#".contains(*character))
     {
         return Err(format!(
-            "a path prefix must not contain {character:?}: a prefix is plain text, and matches all paths below it anyway"
+            "a path prefix must not contain {character:?}: a prefix is plain text, and matches all paths \
+             below it anyway"
         ));
     }
     if prefix.split('%').skip(1).any(begins_with_two_digits) {

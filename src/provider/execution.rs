@@ -32,8 +32,8 @@ const FULL_ZONE_REMEDY: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
 /// The reason for the pieces that a used-up search leaves undecided.
-const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's writes, calls or time; the next \
-     loops continue the search";
+const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's \
+     writes, calls or time; the next loops continue the search";
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {

@@ -178,7 +178,8 @@ fn waiting_problem(set_identifier: &str, problem: &str) -> String {
     Problem::new(&text).to_string()
 }
 
-const SAME_PATH: &str = "several rules of the object have the same path: give each a webhook/tunnel-path or webhook/tunnel-path-prefix of its own";
+const SAME_PATH: &str = "several rules of the object have the same path: give each a webhook/tunnel-path or \
+     webhook/tunnel-path-prefix of its own";
 
 /// The problem of an endpoint that no time is left to read.
 pub const OUT_OF_TIME: &str =

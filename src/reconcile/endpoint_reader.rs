@@ -145,7 +145,8 @@ impl<'s> EndpointReader<'s> {
         let unasked_wildcard = reader.check_wildcard(&hostname);
         let intent = Intent { asks_for_login, uses_default, unasked_wildcard };
         if let Some(property) = stray_path {
-            let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
+            let problem = "has no group and belongs to no rule: add the group to the property's name, or \
+                 set a service without a group";
             reader.mistake(property, problem);
         }
         let (mistakes, settings) = (reader.mistakes, self.settings);

@@ -126,7 +126,8 @@ pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Set
     }
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
-        let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
+        let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace \
+             is not known";
         return Some(Mistake::new("NAMESPACE_GUARD", problem));
     };
     let hostname = hostname_problem(operator, publication.hostname.as_str(), namespace);

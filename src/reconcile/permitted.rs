@@ -32,8 +32,9 @@ pub fn mistakes(
     let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
     let ca_pool = ca_pool.map(|path| {
         let problem = format!(
-            "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
-             rules of all hostnames together; list only files that every cloudflared of the tunnel can read"
+            "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes \
+             it refuse the rules of all hostnames together; list only files that every cloudflared of the \
+             tunnel can read"
         );
         Mistake::new(OriginOption::CaPool.property(), problem)
     });

@@ -20,13 +20,14 @@ pub(super) const ASKED: &str = "true";
 /// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 
-const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and Cloudflare's last answers do not tell whether the wildcard is \
-     published: the next loop decides";
+const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and Cloudflare's last answers do not tell \
+     whether the wildcard is published: the next loop decides";
 
-const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
-     to publish this path too";
+const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is \
+     published: set it to true to publish this path too";
 
-const REMEDY: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
+const REMEDY: &str = "set the annotation, list hostnames on the route, or exclude the object \
+     (webhook/tunnel: \"false\", or controller: none)";
 
 /// The property with which each published wildcard is shown.
 pub fn property(dns_name: &str) -> Option<Property> {
@@ -106,14 +107,16 @@ fn note_of(endpoint: &Endpoint, intent: Intent, kind: NoteKind) -> Note {
     };
     let text = if kind == NoteKind::PublicWildcard {
         format!(
-            "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {REMEDY}"
+            "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every \
+             name below {below} is served{by}: {REMEDY}"
         )
     } else {
         let login =
             if intent.asks_for_login { "; the object's login protects none of these names now" } else { "" };
         format!(
-            "the webhook does not publish the wildcard, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
-             would be served{by}{login}: {REMEDY}"
+            "the webhook does not publish the wildcard, because its object does not set \
+             webhook/tunnel-wildcard: \"true\": every name below {below} would be served{by}{login}: \
+             {REMEDY}"
         )
     };
     Note { kind, ..Note::of(endpoint, text) }

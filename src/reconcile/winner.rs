@@ -26,7 +26,8 @@ use crate::reconcile::{Note, NoteKind, namespace, wildcard};
 
 const STRANGER_REMEDY: &str = "NAMESPACE_GUARD gives a hostname to one namespace: remove it from this object";
 
-const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove the hostname from all objects but one";
+const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path of its own, or remove \
+     the hostname from all objects but one";
 
 /// Chooses one candidate of each path, and leaves out the others. `on_host` are the candidates of one hostname, sorted
 /// like those of `adjust`. Returns notes on the losers, and on rules that remain although their namespace no longer
@@ -159,8 +160,8 @@ impl<'a> Contest<'a> {
         let is_stranger = self.snapshot.operator().namespace_guard && loses != wins;
         let remedy = if is_stranger { STRANGER_REMEDY } else { WINNER_REMEDY };
         let text = format!(
-            "the {rule} is not published: {name} has this hostname and path, so the webhook ignores this object's service, \
-             login and options; {remedy}"
+            "the {rule} is not published: {name} has this hostname and path, so the webhook ignores this \
+             object's service, login and options; {remedy}"
         );
         Note { kind: NoteKind::LeftOut, ..Note::of(loser, text) }
     }
@@ -172,9 +173,9 @@ impl<'a> Contest<'a> {
         self.present()?;
         let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
         let text = format!(
-            "the {} belongs to another namespace (ns={holder}), so it stays: either that namespace no longer asks \
-             for it, or ExternalDNS merged both objects. To release the hostname, remove it from both objects for one loop, \
-             or write ns={asking} into the record's comment at Cloudflare",
+            "the {} belongs to another namespace (ns={holder}), so it stays: either that namespace no \
+             longer asks for it, or ExternalDNS merged both objects. To release the hostname, remove it \
+             from both objects for one loop, or write ns={asking} into the record's comment at Cloudflare",
             rule_at(&winner.set_identifier)
         );
         Some(Note::of(winner, text))

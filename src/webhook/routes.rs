@@ -24,8 +24,8 @@ pub const NO_ROUTE: &str = "other";
 /// not read.
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
 
-const TOO_LARGE: &str = "the answer is larger than ExternalDNS reads: let several pairs of ExternalDNS and webhook share \
-    the hostnames (--domain-filter, DOMAIN_FILTER)";
+const TOO_LARGE: &str = "the answer is larger than ExternalDNS reads: let several pairs of ExternalDNS and \
+    webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
 /// The JSON of a published hostname with its labels and one or two properties.
 const TYPICAL_ENDPOINT_BYTES: usize = 360;

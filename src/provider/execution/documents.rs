@@ -137,8 +137,9 @@ fn put_document(
     if version_before >= 0 && written.version > version_before + 1 {
         warn!(
             tunnel:%;
-            "another writer changed the configuration between our read (version {version_before}) and our write \
-             (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
+            "another writer changed the configuration between our read (version {version_before}) and our \
+             write (version {}); the other writer's change may be lost: look at the tunnel's rules, and let \
+             one program write them",
             written.version
         );
         provider.metrics.update().add(Family::LostUpdates, &[], 1);
@@ -153,7 +154,7 @@ fn unreadable(tunnel: &TunnelId, cause: &Error) -> Reason {
 
 fn missed_rule(tunnel: &TunnelId) -> Reason {
     Reason::Waiting(format!(
-        "tunnel {tunnel} has a rule of this hostname that the plan did not know: the record and its comment stay, and the next \
-         loop plans anew"
+        "tunnel {tunnel} has a rule of this hostname that the plan did not know: the record and its comment \
+         stay, and the next loop plans anew"
     ))
 }

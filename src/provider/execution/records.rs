@@ -119,8 +119,8 @@ impl<'a> Execution<'a> {
         } else {
             let (kind, name) = self.name_of(WriteTarget::Zone(zone));
             warn!(
-                "in {kind} {name}, records of hostnames whose rules were not written could not be corrected; a later request corrects \
-                 them: {error}"
+                "in {kind} {name}, records of hostnames whose rules were not written could not be \
+                 corrected; a later request corrects them: {error}"
             );
         }
     }

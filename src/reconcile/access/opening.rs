@@ -11,8 +11,8 @@ use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a later loop finishes \
-     the opening";
+const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a \
+     later loop finishes the opening";
 
 impl Gate<'_> {
     /// The work that opens the place of the publication.

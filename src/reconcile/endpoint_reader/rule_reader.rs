@@ -33,8 +33,8 @@ pub(super) struct RuleReader<'r, 's> {
     pub(super) mistakes: Vec<Mistake>,
 }
 
-const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/tunnel-service and DEFAULT_SERVICE, if the \
-     endpoint's object is known";
+const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/tunnel-service and \
+     DEFAULT_SERVICE, if the endpoint's object is known";
 
 /// A value that cannot be read. Its mistake is already in `mistakes`.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,8 @@ impl RuleReader<'_, '_> {
             UnreadableValue
         });
         if text.is_empty() {
-            let problem = "is missing: name the service here, as the target or in DEFAULT_SERVICE, or none for the record only";
+            let problem = "is missing: name the service here, as the target or in DEFAULT_SERVICE, or none \
+                 for the record only";
             return Err(self.mistake(TUNNEL_SERVICE, problem));
         }
         if is_record {
@@ -212,8 +213,8 @@ impl RuleReader<'_, '_> {
         let Ok(rule) = rule else { return Ok(()) };
         let Some(rule) = rule else {
             let problem = format!(
-                "or DEFAULT_ACCESS_POLICY asks for a login, which a record without a rule cannot require: name a service, \
-                 or set {ACCESS_POLICY}: {OPEN}"
+                "or DEFAULT_ACCESS_POLICY asks for a login, which a record without a rule cannot require: \
+                 name a service, or set {ACCESS_POLICY}: {OPEN}"
             );
             return Err(self.mistake(ACCESS_POLICY, problem));
         };

@@ -108,16 +108,17 @@ fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let Some((_, between)) = below.split_once('.') else {
         let rule = snapshot.rule_below(&format!("*.{name}"), &wildcard.tunnel()?)?.described();
         return Some(host.note(format!(
-            "the new record takes all names below {name:?} from the wildcard record {:?}, also that of the rule for {rule}: publish \
-             that name by a record of its own",
+            "the new record takes all names below {name:?} from the wildcard record {:?}, also that of the \
+             rule for {rule}: publish that name by a record of its own",
             wildcard.name
         )));
     };
     let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
     let taken = format!("{taken}.{above}");
     Some(host.note(format!(
-        "the new record takes {taken:?} and all names below it from the wildcard record {:?}, which no longer answers for them (RFC \
-         4592): publish the names that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
+        "the new record takes {taken:?} and all names below it from the wildcard record {:?}, which no \
+         longer answers for them (RFC 4592): publish the names that you need, or \"*.{taken}\" and \
+         {taken:?}, by records of their own",
         wildcard.name
     )))
 }
@@ -139,8 +140,8 @@ fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
         host.claims_after.record_only || host.claims_after.digests.contains(&Digest::of(&tunnel, None));
     (!is_whole && wildcard.tunnel().as_ref() != Some(&tunnel)).then(|| {
         host.note(format!(
-            "the new record takes all other paths of the hostname from the wildcard record {:?}, which leads to {:?}: publish the \
-             hostname without a path too, if they are to be answered",
+            "the new record takes all other paths of the hostname from the wildcard record {:?}, which \
+             leads to {:?}: publish the hostname without a path too, if they are to be answered",
             wildcard.name, wildcard.content
         ))
     })

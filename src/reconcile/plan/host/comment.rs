@@ -32,7 +32,8 @@ fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Op
     first.resource().filter(|_| is_one && (is_all || was_one))
 }
 
-const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it has room for this rule once their digests are removed";
+const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it has room for this rule once \
+     their digests are removed";
 
 /// The claims from Stamp to Unstamp: the digests of the stamp and of the new rules. A withdrawn record without a rule
 /// is no longer claimed.

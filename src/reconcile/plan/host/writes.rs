@@ -16,8 +16,8 @@ use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation, St
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Stamp};
 
-const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
-     the digest stays until the record has been unchanged for a minute";
+const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule, which another instance \
+     may be about to write: the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
@@ -113,14 +113,15 @@ impl<'r, 'a> Change<'r, 'a> {
         {
             unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
-                    "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points the record to \
-                     that tunnel, once its connectors serve the rules"
+                    "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points \
+                     the record to that tunnel, once its connectors serve the rules"
                 )
             })
         } else {
             let HostRule { tunnel, .. } = self.deleted_later.first()?;
             format!(
-                "the hostname's rules in tunnel {tunnel} stay until the record has not changed for MOVE_GRACE, because visitors may still reach that tunnel"
+                "the hostname's rules in tunnel {tunnel} stay until the record has not changed for \
+                 MOVE_GRACE, because visitors may still reach that tunnel"
             )
         };
         Some(Reason::Moving(text))
