@@ -17,7 +17,7 @@ pub(crate) mod tunnels;
 mod watch;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
@@ -29,6 +29,7 @@ use crate::observe::readiness::Readiness;
 use crate::provider::backend::{Backend, ReadError};
 pub use crate::provider::bodies::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteGuard, WriteMemory};
+use crate::provider::parallel::in_parallel;
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::tunnels::FoundTunnels;
 use crate::reconcile::records;
@@ -127,7 +128,20 @@ struct CallContext<'a> {
     deadline: Deadline,
 }
 
-impl CallContext<'_> {
+impl<'a> CallContext<'a> {
+    fn client(self) -> &'a Client {
+        self.provider.client()
+    }
+
+    fn now(self) -> Instant {
+        self.provider.clock().now()
+    }
+
+    /// Runs the tasks, a few at a time, and returns their answers in the order of the tasks.
+    fn in_parallel<T: Sync, A: Send + Sync>(self, tasks: &[T], run: impl Fn(&T) -> A + Sync) -> Vec<A> {
+        in_parallel(self.provider.backend.provider_settings.parallel_calls, tasks, run)
+    }
+
     fn time_left(self) -> Duration {
         self.deadline.remaining(self.provider.clock())
     }

@@ -97,8 +97,7 @@ impl ConnectorWatch {
 /// The reason why no hostname moves to the tunnel, unless every connector has applied this version of the
 /// configuration. A connector that reports no version is ignored.
 pub(super) fn obstacle_to_move(context: CallContext<'_>, tunnel: &TunnelId, version: i64) -> Option<String> {
-    let client = context.provider.client();
-    let connectors = match client.connectors(&context.found.account, tunnel, context.deadline) {
+    let connectors = match context.client().connectors(&context.found.account, tunnel, context.deadline) {
         Ok(connectors) => connectors,
         Err(error) => {
             return Some(format!(

@@ -169,7 +169,7 @@ impl<'a> Execution<'a> {
             if sent.is_empty() {
                 return Ok(is_answered);
             }
-            let calls_left = self.context.provider.client().calls_left();
+            let calls_left = self.context.client().calls_left();
             if !is_first && halving.is_used_up(self.search_writes, calls_left, time_left) {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
@@ -195,7 +195,7 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Some(text) = reason.failed_write()
-            && self.memory.targets.remember_failure(target.id(), reason, self.context.provider.clock().now())
+            && self.memory.targets.remember_failure(target.id(), reason, self.context.now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -242,7 +242,7 @@ impl<'a> Execution<'a> {
     /// Gives up a piece that was refused alone, and unsent pieces that the same answer concerns. Later requests leave
     /// their content out for a while, unless the cause may be over by then.
     fn refuse(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
-        let now = self.context.provider.clock().now();
+        let now = self.context.now();
         let passing_cause = self.passing_cause(&alone, answer);
         let history = &mut self.memory.write_history;
         if let Some(reason) = passing_cause {
@@ -294,7 +294,7 @@ impl<'a> Execution<'a> {
 
     /// Remembers the results of the run for the next requests.
     fn remember_writes(&mut self) {
-        let now = self.context.provider.clock().now();
+        let now = self.context.now();
         let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;
         for host in &self.plan.hosts {
             if !self.ledger.is_given_up(host) {

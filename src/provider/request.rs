@@ -19,7 +19,6 @@ use crate::provider::execution::documents::probe_tunnel;
 use crate::provider::execution::ledger::RunResult;
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
-use crate::provider::parallel::in_parallel;
 use crate::provider::report::{application_text, describe};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWrite;
@@ -154,7 +153,7 @@ impl ApplyRequest<'_> {
         let (provider, targets) = (self.context.provider, &self.memory.targets);
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         PlanInputs {
-            paused: self.memory.write_history.paused(provider.clock().now()),
+            paused: self.memory.write_history.paused(self.context.now()),
             unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
@@ -171,7 +170,6 @@ impl ApplyRequest<'_> {
     /// The plan in which a hostname moves only once the connectors of its next tunnel have applied the version that was
     /// read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
     fn plan_with_ready_tunnels(&self, snapshot: &Snapshot, inputs: &mut PlanInputs) -> Plan {
-        let parallel_calls = self.context.provider.backend.provider_settings.parallel_calls;
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan(snapshot, inputs);
@@ -180,7 +178,7 @@ impl ApplyRequest<'_> {
             // Slow answers leave time for the rest of the request.
             let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
             let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
-            let looks = in_parallel(parallel_calls, &tunnels, |tunnel| {
+            let looks = context.in_parallel(&tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 obstacle_to_move(context, tunnel, version)
             });
@@ -199,7 +197,7 @@ impl ApplyRequest<'_> {
     /// written again. True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
         let (provider, targets) = (self.context.provider, &mut self.memory.targets);
-        let now = provider.clock().now();
+        let now = self.context.now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
             Reason::TunnelUnwritable(tunnel, _) => Some(tunnel),
             _ => None,
@@ -207,9 +205,8 @@ impl ApplyRequest<'_> {
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
         let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
         let context = self.context.within((self.context.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
-        let probes = in_parallel(provider.backend.provider_settings.parallel_calls, &tunnels, |tunnel| {
-            provider.run_writes(|| probe_tunnel(context, tunnel))
-        });
+        let probes =
+            context.in_parallel(&tunnels, |tunnel| provider.run_writes(|| probe_tunnel(context, tunnel)));
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
             let Some(result) = probe else { continue };
@@ -237,7 +234,7 @@ impl ApplyRequest<'_> {
         write: &ApplicationWrite,
         result: Result<(), NotWritten>,
     ) -> Option<Reason> {
-        let (now, history) = (self.context.provider.clock().now(), &mut self.memory.write_history);
+        let (now, history) = (self.context.now(), &mut self.memory.write_history);
         let content = write.content_fingerprint();
         match result {
             Ok(()) => {

@@ -88,7 +88,7 @@ pub(crate) fn delete_selected(
         let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
         let text = format!("an unneeded Access application stays for now: {reason}");
         let line = describe_application(&write).text(text);
-        if lock(&provider.unneeded_places).pause(write.place, reason, provider.clock().now()) {
+        if lock(&provider.unneeded_places).pause(write.place, reason, context.now()) {
             logging::log(Level::Warn, module_path!(), &line);
         }
     }

@@ -7,7 +7,6 @@ use crate::limits;
 use crate::observe::metrics::Family;
 use crate::provider::CallContext;
 use crate::provider::memory::ApplicationWriteOutcome;
-use crate::provider::parallel::in_parallel;
 use crate::provider::report::describe_application;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place;
@@ -40,25 +39,22 @@ pub(crate) fn write_applications(
     // A write begins with `WRITE_TIME_MIN` left, or a quarter of the time if that is less: a short request sends some
     // too.
     let write_time_min = limits::WRITE_TIME_MIN.min(context.time_left() / 4);
-    let (now, later) = writes.split_at(sendable_count(writes, context.provider.client().calls_left()));
+    let (now, later) = writes.split_at(sendable_count(writes, context.client().calls_left()));
     let write_one = |write: &ApplicationWrite| match &tag {
         Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
         _ if context.time_left() < write_time_min => Err(NotWritten::NotTried),
         _ => write_application(context, write),
     };
-    let parallel_writes = context.provider.backend.provider_settings.parallel_calls;
-    let results = context.provider.run_writes(|| in_parallel(parallel_writes, now, write_one));
+    let results = context.provider.run_writes(|| context.in_parallel(now, write_one));
     results.into_iter().chain(later.iter().map(|_| Err(NotWritten::NotTried))).collect()
 }
 
 fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Result<(), NotWritten> {
-    let note = |outcome| {
-        context.provider.backend.access.remember(&write.place, outcome, context.provider.clock().now());
-    };
+    let remember = |outcome| context.provider.backend.access.remember(&write.place, outcome, context.now());
     match send_application(context, write) {
         Ok(outcome) => {
             let was_missing = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !write.is_deletion();
-            note(outcome);
+            remember(outcome);
             if was_missing {
                 let text = "the Access application was deleted meanwhile";
                 return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
@@ -71,7 +67,7 @@ fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Resu
         }
         Err(error) => {
             if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
-                note(ApplicationWriteOutcome::InDoubt);
+                remember(ApplicationWriteOutcome::InDoubt);
             }
             Err(match error {
                 Error::Rejected(answer) if write.is_deletion() => {
@@ -92,7 +88,7 @@ fn send_application(
     context: CallContext<'_>,
     write: &ApplicationWrite,
 ) -> Result<ApplicationWriteOutcome, Error> {
-    let (client, account) = (context.provider.client(), &context.found.account);
+    let (client, account) = (context.client(), &context.found.account);
     let owner = &context.found.settings.operator.owner;
     match &write.operation {
         ApplicationOperation::Create(wanted) => {
@@ -127,7 +123,7 @@ fn send_application(
 
 /// Creates the tag of our applications, unless the tag exists.
 fn ensure_application_tag(context: CallContext<'_>) -> Result<(), Error> {
-    let (client, account) = (context.provider.client(), &context.found.account);
+    let (client, account) = (context.client(), &context.found.account);
     let tag = place::tag(&context.found.settings.operator.owner);
     let tags = client.access_tags(account, context.deadline)?;
     if tags.iter().any(|one| **one == *tag) {

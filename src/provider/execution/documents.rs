@@ -130,8 +130,7 @@ fn put_document(
     version_before: i64,
 ) -> Result<(), Error> {
     let CallContext { provider, found: FoundTunnels { account, settings }, deadline } = context;
-    let client = provider.client();
-    let written = client.put_configuration(account, tunnel, &document.to_raw(), deadline)?;
+    let written = context.client().put_configuration(account, tunnel, &document.to_raw(), deadline)?;
     let name = settings.name_of(tunnel);
     provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
     if version_before >= 0 && written.version > version_before + 1 {
@@ -144,7 +143,7 @@ fn put_document(
         );
         provider.metrics.update().add(Family::LostUpdates, &[], 1);
     }
-    provider.backend.newest().remember_configuration(tunnel, &written, provider.clock().now());
+    provider.backend.newest().remember_configuration(tunnel, &written, context.now());
     Ok(())
 }
 

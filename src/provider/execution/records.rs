@@ -65,8 +65,8 @@ impl<'a> Execution<'a> {
                 RecordOperation::Post(record) => batch.posts.push(record.clone()),
             }
         }
-        let records = self.context.provider.client().batch(zone, &batch, self.context.deadline)?;
-        let now = self.context.provider.clock().now();
+        let records = self.context.client().batch(zone, &batch, self.context.deadline)?;
+        let now = self.context.now();
         self.context.provider.backend.newest().remember_batch(&batch.deletes, &records, now);
         for (hostname, operation) in operations {
             let line = describe_operation(hostname, operation);
