@@ -88,6 +88,11 @@ impl Check<'_> {
         (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), remedy });
     }
 
+    /// Adds a success.
+    fn ok(&mut self, what: &str, found: impl Into<String>) {
+        self.add(FindingStatus::Ok, what, found, "");
+    }
+
     /// Adds a failed read that needs one of the three permissions of [`TOKEN_FORM`].
     fn failed(&mut self, what: &str, error: &Error, refused: &str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
@@ -165,7 +170,7 @@ impl Check<'_> {
         if let Some(account) = &settings.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
             if in_scope().any(|zone| zone.belongs_to(account)) {
-                self.add(FindingStatus::Ok, "account", account.to_string(), "");
+                self.ok("account", account.to_string());
             } else if let Some(zone) = in_scope().next() {
                 let found = format!("no zone within the filters belongs to {account}");
                 let remedy = format!("correct CF_ACCOUNT_ID: {} belongs to {}", zone.name, zone.account);
@@ -180,7 +185,7 @@ impl Check<'_> {
         let account = shared_account(zones?, settings);
         match &account {
             Ok(account) => {
-                self.add(FindingStatus::Ok, "account", format!("{account}, shared by all zones"), "");
+                self.ok("account", format!("{account}, shared by all zones"));
             }
             Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
                 self.add(FindingStatus::Untried, "account", "no zone shows the account", "");
@@ -237,7 +242,7 @@ impl Check<'_> {
             }
         };
         let rules = document.rules().len();
-        self.add(FindingStatus::Ok, &what, format!("version {version}, {rules} rules"), "");
+        self.ok(&what, format!("version {version}, {rules} rules"));
         for surprise in unusual_settings(&document) {
             self.add(FindingStatus::Warning, &what, surprise, "");
         }
@@ -249,7 +254,7 @@ impl Check<'_> {
                 self.add(FindingStatus::Warning, &what, found, "run cloudflared for it");
             }
             Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
-                None => self.add(FindingStatus::Ok, &what, connectors.len().to_string(), ""),
+                None => self.ok(&what, connectors.len().to_string()),
                 Some((lowest, connector)) => self.add(
                     FindingStatus::Warning,
                     &what,
@@ -266,9 +271,7 @@ impl Check<'_> {
     fn tunnel_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
         let what = format!("permission for {name}");
         match self.client.tunnel_token(account, id, self.deadline) {
-            Ok(_) => {
-                self.add(FindingStatus::Ok, &what, "the tunnel may be written: its token can be read", "")
-            }
+            Ok(_) => self.ok(&what, "the tunnel may be written: its token can be read"),
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
                 self.failed(&what, &error, TUNNEL_EDIT);
@@ -347,7 +350,7 @@ impl Check<'_> {
             ZonePlan::Paid => "paid",
         };
         match inactive_state(zone) {
-            None => self.add(FindingStatus::Ok, &what, format!("active, {plan} plan"), ""),
+            None => self.ok(&what, format!("active, {plan} plan")),
             Some(state) => {
                 let found =
                     format!("{state}, {plan} plan: no visitor reaches its hostnames until it is active");
@@ -366,12 +369,7 @@ impl Check<'_> {
                 self.claims_protection |= own.iter().any(|(_, stamp)| stamp.claims.is_protected);
                 let own_count = own.len() - elsewhere;
                 owners.extend(own.into_iter().chain(others).map(|(_, stamp)| stamp.owner));
-                self.add(
-                    FindingStatus::Ok,
-                    &what,
-                    format!("{}, {own_count} of them ours", records.len()),
-                    "",
-                );
+                self.ok(&what, format!("{}, {own_count} of them ours", records.len()));
                 if elsewhere > 0 {
                     let found = format!(
                         "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not \
@@ -397,7 +395,7 @@ impl Check<'_> {
         match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
-                self.add(FindingStatus::Ok, "Access", found, "");
+                self.ok("Access", found);
             }
             // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
@@ -429,7 +427,7 @@ impl Check<'_> {
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
             match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
-                Ok(applications) => self.add(FindingStatus::Ok, &what, applications.len().to_string(), ""),
+                Ok(applications) => self.ok(&what, applications.len().to_string()),
                 Err(error) => self.failed_with_other_permission(&what, &error, ZONE_APPLICATIONS_READ),
             }
         }
@@ -450,7 +448,7 @@ impl Check<'_> {
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.operator) {
-                Ok(_) => self.add(FindingStatus::Ok, setting, format!("{name:?} exists"), ""),
+                Ok(_) => self.ok(setting, format!("{name:?} exists")),
                 Err(problem) => self.add(FindingStatus::Failed, setting, problem, ""),
             }
         }
