@@ -12,8 +12,8 @@ mod parallel;
 mod report;
 mod request;
 mod settings;
+pub(crate) mod setup;
 mod status;
-pub(crate) mod tunnels;
 mod watch;
 
 use std::sync::{Arc, Mutex};
@@ -31,27 +31,27 @@ pub use crate::provider::bodies::adjust;
 use crate::provider::memory::{LastLoop, LastSnapshot, UnneededPlaces, WriteGuard, WriteMemory};
 use crate::provider::parallel::in_parallel;
 pub use crate::provider::settings::ProviderSettings;
-use crate::provider::tunnels::FoundTunnels;
+use crate::provider::setup::Setup;
 use crate::reconcile::records;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields; the locks inside `backend`, `readiness` and `metrics` are taken last, and none of them
-/// while another of them is held. One exception: the client locks its credentials under the lock of their file.
+/// the order of the fields. Of the locks inside the last three fields, only one is held at a time, but the client locks
+/// its credentials under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
-    backend: Backend,
-    readiness: Arc<Readiness>,
-    metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
-    found_tunnels: Mutex<Option<Arc<FoundTunnels>>>,
+    setup: Mutex<Option<Arc<Setup>>>,
     /// Held by each `POST /records` while it reads and writes, and while unneeded applications are deleted.
     write_memory: Mutex<WriteMemory>,
     last_loop: Mutex<LastLoop>,
     last_snapshot: Mutex<LastSnapshot>,
     unneeded_places: Mutex<UnneededPlaces>,
+    backend: Backend,
+    readiness: Arc<Readiness>,
+    metrics: Arc<Metrics>,
 }
 
 impl Provider {
@@ -68,14 +68,14 @@ impl Provider {
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
         Self {
-            backend: Backend::new(client, clock, settings),
-            readiness,
-            metrics,
-            found_tunnels: Mutex::default(),
+            setup: Mutex::default(),
             write_memory: Mutex::default(),
             last_loop: Mutex::default(),
             last_snapshot: Mutex::default(),
             unneeded_places: Mutex::default(),
+            backend: Backend::new(client, clock, settings),
+            readiness,
+            metrics,
         }
     }
 
@@ -90,8 +90,8 @@ impl Provider {
         self.metrics.text()
     }
 
-    fn found_tunnels(&self) -> Result<Arc<FoundTunnels>, Failure> {
-        lock(&self.found_tunnels).clone().ok_or_else(failure::not_ready)
+    fn setup(&self) -> Result<Arc<Setup>, Failure> {
+        lock(&self.setup).clone().ok_or_else(failure::not_ready)
     }
 
     fn client(&self) -> &Client {
@@ -124,7 +124,7 @@ impl Provider {
 #[derive(Clone, Copy)]
 struct CallContext<'a> {
     provider: &'a Provider,
-    found: &'a FoundTunnels,
+    setup: &'a Setup,
     deadline: Deadline,
 }
 
@@ -164,7 +164,7 @@ impl<'a> CallContext<'a> {
 
     /// Reads a snapshot of the present state, always with Access if `with_access`.
     fn read(self, with_access: bool) -> Result<Arc<Snapshot>, ReadError> {
-        let Self { provider, found: FoundTunnels { account, settings }, deadline } = self;
+        let Self { provider, setup: Setup { account, settings }, deadline } = self;
         let reading = lock(&provider.last_snapshot).drop_for_reading();
         let read = provider.backend.snapshot(account, settings, with_access, deadline);
         lock(&provider.last_loop).read_failure = read.as_ref().err().map(ToString::to_string);
@@ -181,8 +181,8 @@ impl Handler for Provider {
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        let found = self.found_tunnels()?;
-        let context = CallContext { provider: self, found: &found, deadline };
+        let setup = self.setup()?;
+        let context = CallContext { provider: self, setup: &setup, deadline };
         let snapshot = context.read(false).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         let mut values = self.metrics.update();
@@ -194,7 +194,7 @@ impl Handler for Provider {
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        let settings = &self.found_tunnels()?.settings;
+        let settings = &self.setup()?.settings;
         let last = lock(&self.last_snapshot).unless_outdated();
         let clock = self.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
@@ -208,13 +208,13 @@ impl Handler for Provider {
     }
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
-        let found = self.found_tunnels()?;
+        let setup = self.setup()?;
         let is_after_quiet_time = lock(&self.last_loop).request.begin();
         if is_after_quiet_time {
             lock(&self.write_memory).targets.forget_all();
         }
-        let needed = bodies::needed_changes(changes, &found.settings);
+        let needed = bodies::needed_changes(changes, &setup.settings);
         let changes = needed.map_err(|failure| self.remember_failure(failure))?;
-        request::apply(CallContext { provider: self, found: &found, deadline }, &changes)
+        request::apply(CallContext { provider: self, setup: &setup, deadline }, &changes)
     }
 }

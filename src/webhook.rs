@@ -56,7 +56,7 @@ pub trait Handler: Send + Sync {
 /// next loop; any other error status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// 400: ExternalDNS does not send such a request. 500: the request cannot be served in this form. 503: the
+    /// 400 to 499: ExternalDNS does not send such a request. 500: the request cannot be served in this form. 503: the
     /// request may be served later.
     pub status: u16,
     /// A short text for the operator. ExternalDNS discards it.

@@ -13,10 +13,10 @@ use crate::model::AccountId;
 use crate::model::TunnelId;
 use crate::model::json::number_in_any_form;
 
-/// The version of a configuration that was never written; cloudflared starts with the same version.
-const NEVER_CONFIGURED: i64 = -1;
+/// Stands for no version: Cloudflare gives none, or the tunnel was never configured. cloudflared starts with it too.
+const NO_VERSION: i64 = -1;
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(from = "WireConfiguration")]
 pub struct Configuration {
     /// The tunnel that the answer names, if any.
@@ -45,10 +45,17 @@ impl From<WireConfiguration> for Configuration {
     fn from(wire: WireConfiguration) -> Self {
         Self {
             tunnel: wire.tunnel_id.and_then(|id| TunnelId::parse(&id).ok()),
-            version: wire.version.map_or(NEVER_CONFIGURED, i64::from),
+            version: wire.version.map_or(NO_VERSION, i64::from),
             is_locally_managed: wire.source.as_deref().and_then(is_locally_managed),
             config: wire.config,
         }
+    }
+}
+
+impl Configuration {
+    /// The configuration of a tunnel that was never configured.
+    pub fn never_configured() -> Self {
+        Self { tunnel: None, version: NO_VERSION, is_locally_managed: None, config: None }
     }
 }
 
@@ -62,7 +69,7 @@ impl Client {
     ) -> Result<Configuration, Error> {
         match self.read(ApiResource::Configurations, &configuration_path(account, id), deadline) {
             Err(Error::NotFound(response)) if response.is_never_configured() => {
-                Ok(Configuration { version: NEVER_CONFIGURED, ..Configuration::default() })
+                Ok(Configuration::never_configured())
             }
             outcome => outcome,
         }
@@ -144,9 +151,9 @@ mod tests {
         for (version, expected) in [
             (r#""7""#, 7),
             ("7.0", 7),
-            ("null", NEVER_CONFIGURED),
-            (r#""latest""#, NEVER_CONFIGURED),
-            ("[7]", NEVER_CONFIGURED),
+            ("null", NO_VERSION),
+            (r#""latest""#, NO_VERSION),
+            ("[7]", NO_VERSION),
         ] {
             let answer = success(&format!(r#"{{"version":{version},"config":{CONFIG}}}"#));
             let fixture = Fixture::new([answer]);
@@ -161,9 +168,9 @@ mod tests {
     fn a_tunnel_that_was_never_configured_has_no_config() {
         for (label, answer, version) in [
             ("null", success(r#"{"version":0,"config":null,"source":"cloudflare"}"#), 0),
-            ("absent", success(r#"{"tunnel_id":"x"}"#), NEVER_CONFIGURED),
-            ("1055", failure(404, 1055, "configuration not found"), NEVER_CONFIGURED),
-            ("1055 as a bad request", failure(400, 1055, "configuration not found"), NEVER_CONFIGURED),
+            ("absent", success(r#"{"tunnel_id":"x"}"#), NO_VERSION),
+            ("1055", failure(404, 1055, "configuration not found"), NO_VERSION),
+            ("1055 as a bad request", failure(400, 1055, "configuration not found"), NO_VERSION),
         ] {
             let fixture = Fixture::new([answer]);
             let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();

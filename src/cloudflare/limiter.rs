@@ -31,9 +31,10 @@ struct Grant {
 }
 
 impl Limiter {
-    /// Counts a call that is about to be sent, or returns the time until it may be sent. The last calls are for writes.
-    pub(super) fn admit(&mut self, is_write: bool, now: Instant) -> Result<(), Duration> {
-        if let Some(wait) = self.blocked_for(is_write, now) {
+    /// Counts a call that is about to be sent, or returns the time until it may be sent. Only some calls may use the
+    /// reserve, the last calls of a window.
+    pub(super) fn admit(&mut self, may_use_reserve: bool, now: Instant) -> Result<(), Duration> {
+        if let Some(wait) = self.blocked_for(may_use_reserve, now) {
             return Err(wait);
         }
         self.calls.push_back(now);
@@ -54,9 +55,9 @@ impl Limiter {
     }
 
     /// If calls of this kind are blocked, the time until they are possible again.
-    fn blocked_for(&mut self, is_write: bool, now: Instant) -> Option<Duration> {
+    fn blocked_for(&mut self, may_use_reserve: bool, now: Instant) -> Option<Duration> {
         self.forget(now);
-        let allowed = if is_write { CALLS } else { CALLS - RATE_KEPT_FOR_WRITES };
+        let allowed = if may_use_reserve { CALLS } else { CALLS - RATE_KEPT_FOR_WRITES };
         let window_full = || {
             let surplus = self.calls.len().checked_sub(allowed)?;
             self.calls.get(surplus).map(|sent| *sent + RATE_WINDOW)

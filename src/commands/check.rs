@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, TunnelId, Zone, ZonePlan};
-use crate::provider::tunnels::{
+use crate::provider::setup::{
     CORRECT_FILTERS, CORRECT_PATH, find_tunnel, no_such_tunnel, remedy, shared_account,
 };
 use crate::reconcile::OperatorSettings;

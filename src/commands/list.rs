@@ -14,7 +14,7 @@ use crate::model::endpoint::annotation_of;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::provider::ProviderSettings;
 use crate::provider::backend::Backend;
-use crate::provider::tunnels::{FoundTunnels, find_tunnels};
+use crate::provider::setup::{Setup, find_setup};
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, EntryState};
 use crate::reconcile::snapshot::Snapshot;
@@ -41,8 +41,8 @@ pub(super) fn read(
     deadline: Deadline,
 ) -> Result<Snapshot, String> {
     let backend = Backend::new(client, clock, settings.clone());
-    let FoundTunnels { account, settings } =
-        find_tunnels(&backend, None, deadline).map_err(|problem| problem.to_string())?;
+    let Setup { account, settings } =
+        find_setup(&backend, None, deadline).map_err(|problem| problem.to_string())?;
     let snapshot =
         backend.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // If the problem were ignored, every hostname would look unprotected.

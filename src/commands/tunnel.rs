@@ -17,7 +17,7 @@ use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
 use crate::model::AccountId;
 use crate::observe::readiness::SetupProblem;
 use crate::provider::ProviderSettings;
-use crate::provider::tunnels::{check_may_be_created, find_tunnel, shared_account, unverified};
+use crate::provider::setup::{check_may_be_created, find_tunnel, shared_account, unverified};
 use crate::regular_file;
 use crate::secret::Secret;
 
@@ -88,7 +88,7 @@ pub(super) fn tunnel(
         None => shared_account(&client.zones(deadline).map_err(failed)?, settings)
             .map_err(|problem| problem.to_string())?,
     };
-    let wanted = settings.tunnels.first().ok_or("CF_TUNNEL_ID is empty")?;
+    let wanted = settings.tunnels.first().expect("the configuration names a tunnel");
     let search = Search { client, clock, account, wanted, deadline };
     let (tunnel, new) = match search.look()? {
         Some(tunnel) => (tunnel, false),

@@ -106,14 +106,14 @@ impl Backend {
         with_access: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self.zones(deadline);
-        let zones = zones.map_err(|error| ReadError { what: "the list of zones".to_owned(), error })?;
-        let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones
+        let all = self.zones(deadline);
+        let all = all.map_err(|error| ReadError { what: "the list of zones".to_owned(), error })?;
+        let (served, excluded): (Vec<&Zone>, Vec<&Zone>) = all
             .iter()
             .partition(|zone| zone.belongs_to(account) && self.provider_settings.includes_zone(zone));
-        let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
+        let tunnels = settings.tunnels().iter().map(SnapshotPart::Tunnel);
         let parts: Vec<SnapshotPart<'_>> =
-            zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
+            served.iter().copied().map(SnapshotPart::Zone).chain(tunnels).collect();
         let read = |part: &SnapshotPart<'_>| {
             let answer = match part {
                 SnapshotPart::Zone(zone) => self.zone(zone, deadline),
@@ -129,7 +129,7 @@ impl Backend {
             }
         })?;
         let mut reading = Reading {
-            excluded_zones: others.into_iter().cloned().collect(),
+            excluded_zones: excluded.into_iter().cloned().collect(),
             ..Reading::new(Arc::clone(settings))
         };
         for (part, Answer { content, old }) in parts.iter().zip(answers) {
@@ -141,8 +141,8 @@ impl Backend {
         }
         reading.unconfigured_tunnels = self.unconfigured_tunnels(account, &reading, deadline)?;
         if with_access || self.needs_access(&reading) {
-            let zones = if settings.operator.access_guard { served } else { Vec::new() };
-            reading.access = self.read_access(account, &zones, deadline);
+            let guarded = if settings.operator.access_guard { served } else { Vec::new() };
+            reading.access = self.read_access(account, &guarded, deadline);
         }
         reading.date_unix_seconds = self.client.date_unix_seconds();
         Ok(Snapshot::new(reading))
@@ -159,8 +159,8 @@ impl Backend {
     fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer<Content>, Error> {
         read_newest(&SnapshotPart::Zone(zone), || {
             let records = self.client.records(&zone.id, deadline)?;
-            let checked = self.newest().check_list(&records, self.clock.now());
-            Ok((Content::Zone(ZoneSnapshot::new(zone.clone(), records)), checked))
+            let evidence = self.newest().evidence_of_old_list(&records, self.clock.now());
+            Ok((Content::Zone(ZoneSnapshot::new(zone.clone(), records)), evidence))
         })
     }
 
@@ -191,14 +191,14 @@ impl Backend {
     ) -> Result<Answer<(Document, Configuration)>, Error> {
         read_newest(&format!("the configuration of tunnel {tunnel}"), || {
             let configuration = match tunnel.is_placeholder() {
-                true => Configuration::default(),
+                true => Configuration::never_configured(),
                 false => self.client.configuration(account, tunnel, deadline)?,
             };
             let document = Document::parse(configuration.config.as_deref())
                 .map_err(|problem| Error::Unreadable(problem.into()))?;
             let now = self.clock.now();
-            let checked = self.newest().check_configuration(tunnel, &configuration, &document, now);
-            Ok(((document, configuration), checked))
+            let evidence = self.newest().see_configuration(tunnel, &configuration, &document, now);
+            Ok(((document, configuration), evidence))
         })
     }
 
@@ -275,15 +275,15 @@ enum Content {
 /// the content, and the evidence if the answer is old.
 fn read_newest<T>(
     what: &dyn fmt::Display,
-    read: impl Fn() -> Result<(T, Result<(), String>), Error>,
+    read: impl Fn() -> Result<(T, Option<String>), Error>,
 ) -> Result<Answer<T>, Error> {
-    let (mut content, mut checked) = read()?;
-    if checked.is_err() {
+    let (mut content, mut evidence) = read()?;
+    if evidence.is_some() {
         // Memory would otherwise hold both answers.
         drop(content);
-        (content, checked) = read()?;
+        (content, evidence) = read()?;
     }
-    let old = checked.err().map(|evidence| format!("the answer about {what} is outdated: {evidence}"));
+    let old = evidence.map(|evidence| format!("the answer about {what} is outdated: {evidence}"));
     Ok(Answer { content, old })
 }
 

@@ -12,7 +12,7 @@ use crate::logging;
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Values};
 use crate::provider::memory::Logged;
-use crate::provider::tunnels::FoundTunnels;
+use crate::provider::setup::Setup;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::ConfiguredTunnel;
 
@@ -28,7 +28,7 @@ impl ConnectorWatch {
     /// Reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no connector, or if a
     /// connector has not applied a version from one look to the next. After a failed look, the metrics of its tunnel
     /// are absent, and its awaited version and its line of the log stay. Holds no lock during a call.
-    pub(super) fn look(&mut self, provider: &Provider, FoundTunnels { account, settings }: &FoundTunnels) {
+    pub(super) fn look(&mut self, provider: &Provider, Setup { account, settings }: &Setup) {
         let clock = provider.clock();
         if provider.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
@@ -36,8 +36,8 @@ impl ConnectorWatch {
             });
             return;
         }
-        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
-        let looks = made.map(|tunnel| {
+        let existing = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
+        let looks = existing.map(|tunnel| {
             // Read first, because a connector cannot yet have applied a version that is written during the look.
             let version = provider.backend.newest().version(&tunnel.id);
             let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
@@ -97,7 +97,7 @@ impl ConnectorWatch {
 /// The reason why no hostname moves to the tunnel, unless every connector has applied this version of the
 /// configuration. A connector that reports no version is ignored.
 pub(super) fn obstacle_to_move(context: CallContext<'_>, tunnel: &TunnelId, version: i64) -> Option<String> {
-    let connectors = match context.client().connectors(&context.found.account, tunnel, context.deadline) {
+    let connectors = match context.client().connectors(&context.setup.account, tunnel, context.deadline) {
         Ok(connectors) => connectors,
         Err(error) => {
             return Some(format!(

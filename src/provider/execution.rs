@@ -1,9 +1,9 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
 //!
-//! `Execution` sends, and but for it only the probe of a tunnel: in this file it goes through stages and targets, in
-//! `documents.rs` it writes the document of a tunnel, and in `records.rs` the records of a zone. `Halving` chooses the
-//! next group, `Ledger` knows what was written and refused; neither of the two sends anything.
+//! Only `Execution` and `probe_tunnel` send. This file goes through stages and targets, `documents.rs` writes the
+//! document of a tunnel, and `records.rs` the records of a zone. `Halving` chooses the next group, and `Ledger` knows
+//! what was written and refused.
 //!
 //! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
@@ -35,7 +35,7 @@ const FULL_ZONE_REMEDY: &str =
 const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's \
      writes, calls or time; the next loops continue the search";
 
-/// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
+/// One run over a plan.
 struct Execution<'a> {
     context: CallContext<'a>,
     memory: &'a mut WriteMemory,
@@ -49,13 +49,13 @@ struct Execution<'a> {
     search_writes: usize,
 }
 
-/// The outcome for a group after which other groups can be sent.
+/// The result of sending a group, unless the run has to leave its target.
 enum Outcome {
     Written,
     /// Nothing was left to write: foreign rules are in the way of all edits, or the document has them already.
     NotSent,
-    /// Cloudflare, or a server in between, refused the content.
-    Refused(ErrorResponse),
+    /// Cloudflare, or a server in between, rejected the content.
+    Rejected(ErrorResponse),
 }
 
 /// The reason why writes end before every piece is decided.
@@ -145,9 +145,7 @@ impl<'a> Execution<'a> {
         let outcome = self.write_groups(target, &mut halving);
         self.memory.targets.remember_group_size(target.id(), halving.group_size);
         match outcome {
-            Ok(is_answered) if is_answered && !self.unfinished_targets.contains(&target) => {
-                self.memory.targets.forget(target.id());
-            }
+            Ok(true) if !self.unfinished_targets.contains(&target) => self.memory.targets.forget(target.id()),
             Ok(_) => {}
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
@@ -174,21 +172,19 @@ impl<'a> Execution<'a> {
                 return Err(Stop::Target(Reason::Waiting(SEARCH_IS_USED_UP.to_owned())));
             }
             self.search_writes += usize::from(halving.is_searching());
-            let outcome = self.send(target, &sent)?;
-            is_first = false;
-            match outcome {
-                Outcome::NotSent => halving.mark_written(),
-                Outcome::Written => {
-                    is_answered = true;
-                    halving.mark_written();
-                }
-                Outcome::Refused(answer) => {
+            match self.send(target, &sent)? {
+                Outcome::Rejected(answer) => {
                     is_answered |= answer.is_from_cloudflare();
                     if let Some(piece) = halving.divide() {
                         self.refuse(piece, halving, &answer);
                     }
                 }
+                outcome @ (Outcome::Written | Outcome::NotSent) => {
+                    is_answered |= matches!(outcome, Outcome::Written);
+                    halving.end_group();
+                }
             }
+            is_first = false;
         }
     }
 
@@ -206,7 +202,6 @@ impl<'a> Execution<'a> {
         undecided.iter().for_each(|piece| self.ledger.give_up(piece.host, reason.clone()));
     }
 
-    /// Sends one group.
     fn send(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<Outcome, Stop> {
         self.context.check_time().map_err(Stop::Run)?;
         match target {
@@ -223,16 +218,16 @@ impl<'a> Execution<'a> {
         error: Error,
     ) -> Result<Outcome, Stop> {
         if error.may_have_been_done() {
-            self.ledger.mark_uncertain(pieces);
+            self.ledger.mark_outcome_unknown(pieces);
         }
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Outcome::Refused(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Outcome::Rejected(answer)),
             error if error.ends_run() => Err(Stop::Run(error)),
             error => {
-                // After a lost answer, another attempt helps. At a target that failed before, another attempt would
-                // use up calls that all hostnames share.
+                // Another attempt finds out what was written. At a target that failed before, another attempt would use
+                // up calls that all hostnames share.
                 if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
-                    self.ledger.result.has_lost_answer = true;
+                    self.ledger.result.has_unknown_outcome = true;
                 }
                 Err(Stop::Target(write_failed(target, self.name_of(target), &error)))
             }
@@ -257,7 +252,7 @@ impl<'a> Execution<'a> {
             (Vec::new(), "")
         };
         let reason = Reason::Cloudflare(format!("{answer}{remedy}"));
-        history.pause_refused(alone.fingerprint(), reason.clone(), now);
+        history.pause_rejected(alone.fingerprint(), reason.clone(), now);
         for piece in &unsent {
             history.pause_unsent(piece.fingerprint(), reason.clone(), now);
         }

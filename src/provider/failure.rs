@@ -48,7 +48,8 @@ pub(super) fn wrong_owner(found: &str, ours: &str) -> Failure {
 pub(super) fn unread(error: ReadError) -> Failure {
     let text = error.to_string();
     let is_temporary = error.error.is_retryable();
-    if is_temporary { Failure::unavailable(text) } else { Failure::permanent(text) }.logged(Level::Warn)
+    let failure = if is_temporary { Failure::unavailable(text) } else { Failure::permanent(text) };
+    failure.logged(Level::Warn)
 }
 
 /// No time or no calls were left for the rest of the writes.

@@ -1,5 +1,5 @@
-//! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown,
-//! or if a tunnel can be written again.
+//! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if the outcome of a write is
+//! unknown, or if a tunnel can be written again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -29,8 +29,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 
-/// The attempts to carry out a request: the first, and one after each lost answer to a write, or after a tunnel could
-/// be written again.
+/// The attempts to carry out a request: the first, and one more after each that ended with a write of unknown outcome,
+/// or after a tunnel could be written again.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
@@ -67,21 +67,22 @@ pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), F
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let (provider, with_access) = (self.context.provider, self.asks_for_access());
+        let with_access = self.asks_for_access();
         let snapshot = self.context.read(with_access);
-        let snapshot = snapshot.map_err(|error| provider.remember_failure(failure::unread(error)))?;
+        let snapshot =
+            snapshot.map_err(|error| self.context.provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
-            // After a lost answer it is not known what is left. For a tunnel that can be written again, hostnames were
-            // refused.
+            // Another attempt finds out what is left after an unknown outcome, or writes the hostnames that were
+            // refused for a tunnel which can be written again.
             let may_write_more = self.context.has_time()
-                && (attempt.result.has_lost_answer || self.probe_failed_tunnels(&attempt.plan));
+                && (attempt.result.has_unknown_outcome || self.probe_failed_tunnels(&attempt.plan));
             if !may_write_more || !self.context.has_time() {
                 break;
             }
             // Without a reading, the request ends with the result so far.
             let Ok(snapshot) = self.context.read(with_access) else {
-                if attempt.result.has_lost_answer {
+                if attempt.result.has_unknown_outcome {
                     // Records of the turn may have been written without their rules.
                     self.memory.turn.remember_half_written();
                 }
@@ -98,8 +99,10 @@ impl ApplyRequest<'_> {
     /// Plans, and writes unless this is a dry run: applications first. `noted` are the notes of earlier attempts, which
     /// the next plan does not have.
     fn attempt(&mut self, snapshot: Arc<Snapshot>, noted: Vec<Note>) -> Attempt {
-        let (context, mut result, mut inputs) = (self.context, RunResult::default(), self.inputs(&snapshot));
+        let context = self.context;
+        let mut inputs = self.inputs(&snapshot);
         let mut plan = self.plan_with_ready_tunnels(&snapshot, &mut inputs);
+        let mut result = RunResult::default();
         if !plan.is_empty() && !context.provider.is_dry_run() {
             inputs.unwritten_applications = self.write_applications(&plan);
             if !inputs.unwritten_applications.is_empty() {
@@ -111,7 +114,7 @@ impl ApplyRequest<'_> {
             let memory = &mut self.memory;
             result = context.provider.run_writes(|| execution::run(context, memory, &plan, &snapshot));
         }
-        // A note is about a write, which has to be completed.
+        // A note is true only once the writes of its hostname are done.
         plan.notes.retain(|note| !result.given_up.contains_key(&note.hostname));
         plan.notes.extend(noted);
         Attempt { plan, result }
@@ -168,14 +171,14 @@ impl ApplyRequest<'_> {
     }
 
     /// The plan in which a hostname moves only once the connectors of its next tunnel have applied the version that was
-    /// read, which a look at Cloudflare shows. Until then, another hostname may use its place in the turn.
+    /// read, which a look at Cloudflare shows. Until then, another hostname may take its turn.
     fn plan_with_ready_tunnels(&self, snapshot: &Snapshot, inputs: &mut PlanInputs) -> Plan {
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan(snapshot, inputs);
             let tunnels = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
-            // Slow answers leave time for the rest of the request.
+            // A slow look must leave time to write.
             let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
             let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
             let looks = context.in_parallel(&tunnels, |tunnel| {
@@ -241,14 +244,14 @@ impl ApplyRequest<'_> {
                 let what = application_text(write).into();
                 history.forget(content);
                 let key = write.place_fingerprint();
-                history.remember_written(&ComparedWrite { key, content_and_state: content, what }, now);
+                history.remember_written(&ComparedWrite { key, fingerprint: content, what }, now);
                 None
             }
             Err(NotWritten::NotTried) => {
                 Some(Reason::Waiting("no time or calls were left for the Access application".to_owned()))
             }
-            Err(NotWritten::Refused(reason)) => {
-                history.pause_refused(content, reason.clone(), now);
+            Err(NotWritten::Rejected(reason)) => {
+                history.pause_rejected(content, reason.clone(), now);
                 Some(reason)
             }
             // A missing permission may be granted before the next loop, so only content that Cloudflare refused is

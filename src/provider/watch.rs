@@ -22,7 +22,7 @@ use crate::observe::readiness::SetupProblem;
 use crate::provider::Provider;
 use crate::provider::connectors::ConnectorWatch;
 use crate::provider::settings::ProviderSettings;
-use crate::provider::tunnels::{FoundTunnels, SHOW_ZONES, find_tunnels};
+use crate::provider::setup::{SHOW_ZONES, Setup, find_setup};
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 use crate::shutdown::Shutdown;
 
@@ -77,12 +77,12 @@ impl Provider {
                 }
                 check_at = self.clock().now() + CHECK_PERIOD;
             }
-            if let Ok(found) = self.found_tunnels() {
+            if let Ok(setup) = self.setup() {
                 if self.clock().now() >= connectors_at {
                     connectors_at = self.clock().now() + limits::CONNECTORS_PERIOD;
-                    connectors.look(self, &found);
+                    connectors.look(self, &setup);
                 }
-                self.delete_unneeded_applications(&found);
+                self.delete_unneeded_applications(&setup);
             }
             self.clock().sleep(WATCH_PAUSE);
         }
@@ -93,27 +93,27 @@ impl Provider {
     fn check(&self) -> bool {
         let Self { backend, last_snapshot, .. } = self;
         let clock = self.clock();
-        let known = lock(&self.found_tunnels).clone();
+        let known = lock(&self.setup).clone();
         // Once the account is known, a newly visible zone of another account does not change the account.
         let account = known.as_ref().map(|known| &known.account);
         let deadline = Deadline::after(clock, CHECK_TIMEOUT);
-        let found = match find_tunnels(backend, account, deadline) {
-            Ok(found) => found,
+        let setup = match find_setup(backend, account, deadline) {
+            Ok(setup) => setup,
             Err(problem) => {
                 self.report_problem(&problem, known.is_some());
                 return false;
             }
         };
-        let has_all_tunnels = !found.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
-        let is_known = known.is_some_and(|known| known.settings.tunnels() == found.settings.tunnels());
+        let has_all_tunnels = !setup.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
+        let is_known = known.is_some_and(|known| known.settings.tunnels() == setup.settings.tunnels());
         if !is_known || !self.readiness.is_ready() {
             let zones = backend.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
-            announce_tunnels(&found);
+            announce_tunnels(&setup);
             match zones {
-                Ok(zones) => announce_zones(&zones, &found.account, &backend.provider_settings),
+                Ok(zones) => announce_zones(&zones, &setup.account, &backend.provider_settings),
                 Err(error) => warn!("the zones could not be read yet: {error}"),
             }
-            *lock(&self.found_tunnels) = Some(Arc::new(found));
+            *lock(&self.setup) = Some(Arc::new(setup));
             lock(last_snapshot).mark_outdated();
         }
         self.readiness.set_ready();
@@ -139,7 +139,7 @@ impl Provider {
     }
 }
 
-fn announce_tunnels(FoundTunnels { account, settings }: &FoundTunnels) {
+fn announce_tunnels(Setup { account, settings }: &Setup) {
     let OperatorSettings { owner, filter, .. } = &settings.operator;
     let tunnels: Vec<String> =
         settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();

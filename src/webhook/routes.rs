@@ -61,6 +61,39 @@ impl Route {
         Self::ApplyChanges => "POST /records",
         Self::AdjustEndpoints => "POST /adjustendpoints",
     }
+
+    /// True if the request needs its body.
+    pub fn has_body(self) -> bool {
+        match self {
+            Self::Health | Self::DomainFilter | Self::Records => false,
+            Self::ApplyChanges | Self::AdjustEndpoints => true,
+        }
+    }
+
+    /// Asks the handler and renders its answer.
+    ///
+    /// # Errors
+    /// The failure of the handler, or of writing its answer.
+    pub fn answer(self, body: Body, handler: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
+        let body = match self {
+            Self::Health => return Ok(Response::text(200, "ok")),
+            Self::DomainFilter => handler.domain_filter().into_string().into_bytes(),
+            Self::Records => {
+                let endpoints = handler.records(deadline)?;
+                let buffer = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
+                json(&endpoints, buffer)?
+            }
+            Self::AdjustEndpoints => {
+                let endpoints = handler.adjust_endpoints(&body, deadline)?;
+                json(&endpoints, body.into_buffer())?
+            }
+            Self::ApplyChanges => {
+                handler.apply_changes(body, deadline)?;
+                return Ok(Response { status: 204, content_type: "", body: Vec::new() });
+            }
+        };
+        Ok(Response { status: 200, content_type: MEDIA_TYPE, body })
+    }
 }
 
 /// Decides if a request may be served.
@@ -101,41 +134,6 @@ fn route(method: &str, target: &str) -> Option<Route> {
         ("GET", "/healthz") => Route::Health,
         _ => return None,
     })
-}
-
-impl Route {
-    /// True if the request needs its body.
-    pub fn has_body(self) -> bool {
-        match self {
-            Self::Health | Self::DomainFilter | Self::Records => false,
-            Self::ApplyChanges | Self::AdjustEndpoints => true,
-        }
-    }
-
-    /// Asks the handler and renders its answer.
-    ///
-    /// # Errors
-    /// The failure of the handler, or of writing its answer.
-    pub fn answer(self, body: Body, handler: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
-        let body = match self {
-            Self::Health => return Ok(Response::text(200, "ok")),
-            Self::DomainFilter => handler.domain_filter().into_string().into_bytes(),
-            Self::Records => {
-                let endpoints = handler.records(deadline)?;
-                let buffer = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
-                json(&endpoints, buffer)?
-            }
-            Self::AdjustEndpoints => {
-                let endpoints = handler.adjust_endpoints(&body, deadline)?;
-                json(&endpoints, body.into_buffer())?
-            }
-            Self::ApplyChanges => {
-                handler.apply_changes(body, deadline)?;
-                return Ok(Response { status: 204, content_type: "", body: Vec::new() });
-            }
-        };
-        Ok(Response { status: 200, content_type: MEDIA_TYPE, body })
-    }
 }
 
 impl From<Failure> for Response {

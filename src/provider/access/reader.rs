@@ -82,17 +82,17 @@ impl Backend {
         account: &AccountId,
         deadline: Deadline,
     ) -> Vec<Place> {
-        let (mut pending, mut unlike) = (Vec::new(), Vec::new());
-        for RecentWrite { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
+        let (mut pending, mut unlisted) = (Vec::new(), Vec::new());
+        for RecentWrite { place, outcome, at: _ } in self.access.recent_writes(self.clock.now()) {
             match outcome {
                 ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
                         applications.retain(|listed| listed.id != application.id);
-                        unlike.push((place, application));
+                        unlisted.push((place, application));
                     }
                 }
                 ApplicationWriteOutcome::Deleted(id) => applications.retain(|listed| listed.id != id),
-                ApplicationWriteOutcome::InDoubt => {
+                ApplicationWriteOutcome::Unknown => {
                     let mut places = applications.iter().filter_map(|listed| self.place_of(listed));
                     if !places.any(|listed| listed == place) {
                         pending.push(place);
@@ -100,13 +100,13 @@ impl Backend {
                 }
             }
         }
-        let asked = unlike.get(..BY_ID_MAX).unwrap_or(&unlike);
+        let asked = unlisted.get(..BY_ID_MAX).unwrap_or(&unlisted);
         let mut answers = in_parallel(self.provider_settings.parallel_calls, asked, |(_, application)| {
             let found = self.client.access_application(account, &application.id, deadline);
             found.and_then(|found| found.map(parse_application).transpose())
         })
         .into_iter();
-        for (place, application) in unlike {
+        for (place, application) in unlisted {
             match answers.next() {
                 Some(Ok(present)) => applications.extend(present),
                 Some(Err(_)) | None => {

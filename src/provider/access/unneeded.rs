@@ -10,7 +10,7 @@ use crate::locks::lock;
 use crate::logging;
 use crate::provider::access::writer::{NotWritten, write_applications};
 use crate::provider::report::describe_application;
-use crate::provider::tunnels::FoundTunnels;
+use crate::provider::setup::Setup;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::unneeded::{self, Unneeded};
@@ -31,13 +31,13 @@ impl Provider {
     /// deleted at Cloudflare but an object still wants the rule, ExternalDNS asks for the rule between two checks. No
     /// request writes during the deletion, and a request may wait for the lock, so the deletion takes two seconds at
     /// most; the reading takes longer in a large account, and no request waits for it.
-    pub(crate) fn delete_unneeded_applications(&self, found: &FoundTunnels) {
+    pub(crate) fn delete_unneeded_applications(&self, setup: &Setup) {
         if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
-        let context = CallContext { provider: self, found, deadline };
-        // Another reading may replace the snapshot while this thread waits for the lock, so it is not held.
+        let context = CallContext { provider: self, setup, deadline };
+        // The snapshot is not kept: while this thread waits for the lock, another reading may replace it.
         let is_read = context.read(true).is_ok();
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);
@@ -85,7 +85,7 @@ pub(crate) fn delete_selected(
     let deletions: Vec<_> = unneeded.iter().map(|one| ApplicationWrite::delete(one.own)).collect();
     let results = write_applications(context, &deletions);
     for (write, result) in deletions.into_iter().zip(results) {
-        let Err(NotWritten::Refused(reason) | NotWritten::Failed(reason)) = result else { continue };
+        let Err(NotWritten::Rejected(reason) | NotWritten::Failed(reason)) = result else { continue };
         let text = format!("an unneeded Access application stays for now: {reason}");
         let line = describe_application(&write).text(text);
         if lock(&provider.unneeded_places).pause(write.place, reason, context.now()) {

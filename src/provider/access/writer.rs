@@ -16,8 +16,8 @@ use crate::reconcile::reason::Reason;
 pub(crate) enum NotWritten {
     /// No time or calls were left.
     NotTried,
-    /// Cloudflare refused the content.
-    Refused(Reason),
+    /// Cloudflare rejected the content.
+    Rejected(Reason),
     /// The write failed for another reason than its content, and another attempt may succeed.
     Failed(Reason),
 }
@@ -28,8 +28,8 @@ pub(crate) fn write_applications(
     writes: &[ApplicationWrite],
 ) -> Vec<Result<(), NotWritten>> {
     let needs_tag = !writes.iter().all(ApplicationWrite::is_deletion);
-    let tag = if needs_tag { ensure_application_tag(context) } else { Ok(()) };
-    let tag = tag.map_err(|error| match &error {
+    let tagged = if needs_tag { ensure_application_tag(context) } else { Ok(()) };
+    let tagged = tagged.map_err(|error| match &error {
         // Another instance may have created the tag, and lists may not show the tag yet.
         Error::Rejected(_) => Reason::Waiting(format!(
             "the webhook cannot confirm that the tag of its Access applications exists: {error}"
@@ -40,7 +40,7 @@ pub(crate) fn write_applications(
     // too.
     let write_time_min = limits::WRITE_TIME_MIN.min(context.time_left() / 4);
     let (now, later) = writes.split_at(sendable_count(writes, context.client().calls_left()));
-    let write_one = |write: &ApplicationWrite| match &tag {
+    let write_one = |write: &ApplicationWrite| match &tagged {
         Err(reason) if !write.is_deletion() => Err(NotWritten::Failed(reason.clone())),
         _ if context.time_left() < write_time_min => Err(NotWritten::NotTried),
         _ => write_application(context, write),
@@ -67,16 +67,16 @@ fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Resu
         }
         Err(error) => {
             if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
-                remember(ApplicationWriteOutcome::InDoubt);
+                remember(ApplicationWriteOutcome::Unknown);
             }
             Err(match error {
                 Error::Rejected(answer) if write.is_deletion() => {
                     let text = format!("the Access application stays: {answer}");
-                    NotWritten::Refused(Reason::Cloudflare(text))
+                    NotWritten::Rejected(Reason::Cloudflare(text))
                 }
                 Error::Rejected(answer) => {
                     let problem = "asks for an Access application that Cloudflare does not accept";
-                    NotWritten::Refused(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
+                    NotWritten::Rejected(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
                 }
                 error => NotWritten::Failed(reason_of(&error)),
             })
@@ -88,8 +88,8 @@ fn send_application(
     context: CallContext<'_>,
     write: &ApplicationWrite,
 ) -> Result<ApplicationWriteOutcome, Error> {
-    let (client, account) = (context.client(), &context.found.account);
-    let owner = &context.found.settings.operator.owner;
+    let (client, account) = (context.client(), &context.setup.account);
+    let owner = &context.setup.settings.operator.owner;
     match &write.operation {
         ApplicationOperation::Create(wanted) => {
             let body = place::body(&write.place, wanted, owner, None);
@@ -106,7 +106,7 @@ fn send_application(
             if written.as_ref().err().is_none_or(Error::was_probably_done) {
                 for policy in &inline {
                     log::warn!(
-                        hostname = write.place.to_string(), policy;
+                        hostname = write.place.hostname().as_str(), application = write.place.to_string(), policy;
                         "this inline policy of the Access application is deleted, because the endpoint \
                          does not name it"
                     );
@@ -123,8 +123,8 @@ fn send_application(
 
 /// Creates the tag of our applications, unless the tag exists.
 fn ensure_application_tag(context: CallContext<'_>) -> Result<(), Error> {
-    let (client, account) = (context.client(), &context.found.account);
-    let tag = place::tag(&context.found.settings.operator.owner);
+    let (client, account) = (context.client(), &context.setup.account);
+    let tag = place::tag(&context.setup.settings.operator.owner);
     let tags = client.access_tags(account, context.deadline)?;
     if tags.iter().any(|one| **one == *tag) {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::observe::metrics::Family;
 use crate::provider::CallContext;
 use crate::provider::backend::Answer;
 use crate::provider::report::describe_edit;
-use crate::provider::tunnels::FoundTunnels;
+use crate::provider::setup::Setup;
 use crate::reconcile::plan::{HostPlan, Piece, WriteTarget};
 use crate::reconcile::reason::Reason;
 
@@ -65,12 +65,12 @@ impl<'a> Execution<'a> {
     /// Gives up the hostnames whose comment would lose a dangling digest, if a tunnel has a missed rule or cannot be
     /// read.
     pub(super) fn give_up_missed(&mut self, hosts: &[&'a HostPlan]) {
-        let removes_digest = |host: &&&HostPlan| {
+        let mut hosts = hosts.to_vec();
+        hosts.retain(|host| {
             !host.removed_dangling.is_empty()
                 && !host.unstamp_operations.is_empty()
                 && !self.ledger.is_given_up(host)
-        };
-        let hosts: Vec<&HostPlan> = hosts.iter().filter(removes_digest).copied().collect();
+        });
         if hosts.is_empty() {
             return;
         }
@@ -81,10 +81,10 @@ impl<'a> Execution<'a> {
                 Err(Stop::Target(reason)) => (reason, None),
                 Err(Stop::Run(error)) => (unreadable(tunnel, &error), None),
             };
-            let may_be_missed =
-                |host: &&&HostPlan| missed.as_ref().is_none_or(|names| names.contains(&host.hostname));
-            for host in hosts.iter().filter(may_be_missed) {
-                self.ledger.give_up(host, reason.clone());
+            for host in &hosts {
+                if missed.as_ref().is_none_or(|names| names.contains(&host.hostname)) {
+                    self.ledger.give_up(host, reason.clone());
+                }
             }
         }
     }
@@ -113,7 +113,7 @@ pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Optio
 /// Reads a tunnel's document with its version. Only a lack of time or calls ends the run; other failures concern this
 /// tunnel only.
 fn read_document(context: CallContext<'_>, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
-    let (backend, account) = (&context.provider.backend, &context.found.account);
+    let (backend, account) = (&context.provider.backend, &context.setup.account);
     match backend.configuration(account, tunnel, context.deadline) {
         Ok(Answer { content: (document, read), old: None }) => Ok((document, read.version)),
         Ok(Answer { content: _, old: Some(text) }) => Err(Stop::Target(Reason::Waiting(text))),
@@ -129,7 +129,7 @@ fn put_document(
     document: &Document,
     version_before: i64,
 ) -> Result<(), Error> {
-    let CallContext { provider, found: FoundTunnels { account, settings }, deadline } = context;
+    let CallContext { provider, setup: Setup { account, settings }, deadline } = context;
     let written = context.client().put_configuration(account, tunnel, &document.to_raw(), deadline)?;
     let name = settings.name_of(tunnel);
     provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);

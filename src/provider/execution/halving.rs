@@ -1,7 +1,7 @@
 //! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
 //! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 //!
-//! For each group, the run calls `next`, sends the pieces, and calls `mark_written`, or `divide` if the content was
+//! For each group, the run calls `next`, sends the pieces, and calls `end_group`, or `divide` if the content was
 //! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or
 //! its hostname was given up; a run that stops before asks for `undecided`.
 
@@ -59,8 +59,8 @@ impl GroupSize {
 /// twice as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// Groups of pieces: each has all pieces of a hostname, or one piece of a hostname that was refused alone. If the
-    /// last request ended with such a hostname, each group has one piece.
+    /// Units: all pieces of a hostname, or one piece of a hostname that was refused alone. If the last request ended
+    /// with such a hostname, each unit is one piece.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
@@ -105,8 +105,8 @@ impl<'a> Halving<'a> {
         })
     }
 
-    /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the
-    /// pieces of hostnames that were given up. Begins the search with the first group that belongs to one.
+    /// The next group; empty at the end. A group of several hostnames has at most this many operations.Drops the pieces
+    /// of hostnames that were given up. A suspect, or a group that `group_size` limits, begins the search.
     pub(super) fn next(
         &mut self,
         operations_max: usize,
@@ -132,8 +132,8 @@ impl<'a> Halving<'a> {
         self.sent.concat()
     }
 
-    /// Marks the sent group as written.
-    pub(super) fn mark_written(&mut self) {
+    /// Ends the sent group, of which nothing is left to write.
+    pub(super) fn end_group(&mut self) {
         self.sent.clear();
         self.group_size = self.group_size.doubled();
     }
@@ -261,7 +261,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, GroupSize::All, |piece| piece.hostname() == "a");
         let groups = [(); 4].map(|()| {
             let sent = halving.next(1, TIME, |_| false);
-            halving.mark_written();
+            halving.end_group();
             (sent.first().map(Piece::hostname), halving.is_searching())
         });
         assert_eq!(groups, [(Some("b"), false), (Some("c"), false), (Some("a"), true), (None, true)]);
@@ -317,7 +317,7 @@ mod tests {
                     let bad = halving.divide();
                     refused.extend(bad.map(|piece| piece.hostname()));
                 } else {
-                    halving.mark_written();
+                    halving.end_group();
                     passed.extend(sent.iter().map(|piece| piece.hostname()));
                 }
             }

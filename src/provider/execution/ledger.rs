@@ -17,8 +17,8 @@ use crate::reconcile::stamp::Digest;
 pub(crate) struct RunResult {
     /// The refusals of each hostname that was given up: not all of its writes were done.
     pub(crate) given_up: BTreeMap<Box<str>, Vec<Refusal>>,
-    /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
-    pub(crate) has_lost_answer: bool,
+    /// The outcome of a write is unknown, at a tunnel or zone whose last write had not failed.
+    pub(crate) has_unknown_outcome: bool,
     /// The error if the time or the calls of the run were used up before its last write.
     pub(crate) ended_early: Option<Error>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Ledger<'a> {
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
-    /// What is known of the stamps of each hostname whose stamps were sent, or of whose rules an answer was lost.
+    /// By hostname: which stamps were written, or that the outcome of a stamp or of a rule is unknown.
     stamps: BTreeMap<&'a str, SentStamps>,
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Ledger<'a> {
 enum SentStamps {
     /// The stamps of these records were written.
     Written(Vec<RecordId>),
-    /// The answer to a write of a stamp or of an edit was lost.
-    Uncertain,
+    /// It is not known whether a stamp or an edit was written.
+    OutcomeUnknown,
 }
 
 impl<'a> Ledger<'a> {
@@ -105,9 +105,9 @@ impl<'a> Ledger<'a> {
     }
 
     /// Marks the stamps or rules as perhaps written, so the stamps stay.
-    pub(super) fn mark_uncertain(&mut self, pieces: &[Piece<'a>]) {
+    pub(super) fn mark_outcome_unknown(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces.iter().filter(|piece| piece.stage != Stage::Unstamp) {
-            self.stamps.insert(piece.hostname(), SentStamps::Uncertain);
+            self.stamps.insert(piece.hostname(), SentStamps::OutcomeUnknown);
         }
     }
 
@@ -131,14 +131,13 @@ impl<'a> Ledger<'a> {
     pub(super) fn stamped_to_correct(&self, host: &HostPlan) -> Option<&[RecordId]> {
         match self.stamps.get(&*host.hostname)? {
             SentStamps::Written(records) if self.is_given_up(host) => Some(records),
-            SentStamps::Written(_) | SentStamps::Uncertain => None,
+            SentStamps::Written(_) | SentStamps::OutcomeUnknown => None,
         }
     }
 }
 
-/// The reason for the hostname's pieces beside its refused rule. The next request can write them if it refuses the rule
-/// while it plans: it remembers a refused put, and it reads a foreign rule. It plans a refused deletion again, and in a
-/// move the pieces would wait again.
+/// The reason for the other pieces of the hostname. The next plan knows a rejected put and a foreign rule, and plans
+/// around them. It repeats a refused deletion, and in a move the pieces would wait again.
 fn reason_beside(host: &HostPlan, rule: &RuleEdit, reason: &Reason) -> Reason {
     let path = rule.path().unwrap_or_default();
     let is_refused_next = matches!(reason, Reason::RuleConflict(_))

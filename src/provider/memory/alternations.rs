@@ -61,18 +61,17 @@ impl Alternations {
                 None => {}
             }
         }
-        let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
-        self.by_path.retain(|_, seen| is_recent(seen.last_loop));
+        let loops = self.loops;
+        self.by_path.retain(|_, seen| is_recent(seen.last_loop, loops));
         let notes = self.by_path.values().filter_map(|seen| seen.note.as_ref());
-        notes.filter(|(_, at)| is_recent(*at)).map(|(note, _)| note.clone()).collect()
+        notes.filter(|(_, at)| is_recent(*at, loops)).map(|(note, _)| note.clone()).collect()
     }
 
     /// True if two objects alternated at a path of the hostname in the last loops.
     pub(crate) fn has(&self, hostname: &str) -> bool {
         let hostname = fingerprint([hostname]);
-        let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
         let mut paths = self.by_path.range((hostname, 0)..=(hostname, u64::MAX));
-        paths.any(|(_, seen)| seen.alternated_in.is_some_and(is_recent))
+        paths.any(|(_, seen)| seen.alternated_in.is_some_and(|at| is_recent(at, self.loops)))
     }
 }
 
@@ -89,7 +88,7 @@ impl PathHistory {
             return;
         }
         let is_back =
-            self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
+            self.before.as_ref().is_some_and(|(former, at)| *former == now && is_recent(*at, loops));
         let alternates = is_back && self.is_back;
         if alternates {
             self.alternated_in = Some(loops);
@@ -110,6 +109,11 @@ impl PathHistory {
         self.is_back = is_back;
         self.before = Some((std::mem::replace(&mut self.now, now), loops));
     }
+}
+
+/// True if the loop `at` is one of the last loops.
+fn is_recent(at: u64, loops: u64) -> bool {
+    loops - at <= LOOPS_MAX
 }
 
 #[cfg(test)]

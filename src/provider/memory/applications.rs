@@ -26,8 +26,8 @@ pub(crate) enum ApplicationWriteOutcome {
     Written(Application),
     /// The application with this id does not exist any more.
     Deleted(Box<str>),
-    /// The answer to the creation of the application was lost.
-    InDoubt,
+    /// It is not known whether the application was created.
+    Unknown,
 }
 
 impl ApplicationWriteOutcome {
@@ -35,12 +35,11 @@ impl ApplicationWriteOutcome {
         match self {
             Self::Written(application) => Some(&application.id),
             Self::Deleted(id) => Some(id),
-            Self::InDoubt => None,
+            Self::Unknown => None,
         }
     }
 }
 
-/// Remembers whether the last reading showed applications of ours, and recent writes.
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<RecentWrite>>,
@@ -50,7 +49,6 @@ pub(crate) struct AccessMemory {
 }
 
 impl AccessMemory {
-    /// Remembers a write.
     pub(crate) fn remember(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
         let (mut written, place) = (lock(&self.written), place.clone());
         written.retain(|write| write.place != place || write.outcome.id() != outcome.id());
@@ -58,7 +56,7 @@ impl AccessMemory {
     }
 
     /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
-    pub(crate) fn just_written(&self, now: Instant) -> Vec<RecentWrite> {
+    pub(crate) fn recent_writes(&self, now: Instant) -> Vec<RecentWrite> {
         let mut written = lock(&self.written);
         written.retain(|write| now.saturating_duration_since(write.at) < LIST_LAG_MAX);
         written.clone()

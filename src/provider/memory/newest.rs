@@ -70,29 +70,26 @@ impl Written {
 }
 
 impl Newest {
-    /// Checks that the answer to a read, which gave `document`, is not old, and notes its version. An answer that
-    /// arrives after a newer answer counts as old too, and the caller reads once more.
-    ///
-    /// # Errors
-    /// The evidence that the answer is old.
-    pub(crate) fn check_configuration(
+    /// Remembers the version of the answer to a read, which gave `document`. Returns the evidence if the answer is old.
+    /// An answer that arrives after a newer answer counts as old too, and the caller reads once more.
+    pub(crate) fn see_configuration(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
         document: &Document,
         now: Instant,
-    ) -> Result<(), String> {
+    ) -> Option<String> {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
-            return Err(format!("the answer is about tunnel {other}"));
+            return Some(format!("the answer is about tunnel {other}"));
         }
         let (number, has_rules) = (answer.version, !document.rules().is_empty());
         // Cloudflare may send a version in a form that this program does not know.
         if number < 0 && has_rules {
-            return Ok(());
+            return None;
         }
         let state = VersionState { number, has_shown_rules: number > 0 && has_rules };
-        let Some(newer) = self.remember_version(tunnel, state, now) else { return Ok(()) };
-        Err(if newer.number == number {
+        let newer = self.remember_version(tunnel, state, now)?;
+        Some(if newer.number == number {
             format!("version {number} came without the rules that it had before")
         } else {
             format!("version {number} came after version {}", newer.number)
@@ -147,17 +144,14 @@ impl Newest {
         }
     }
 
-    /// Checks that a list of records is not old.
-    ///
-    /// # Errors
-    /// The evidence that the list is old.
-    pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
+    /// The evidence that a list of records is old; `None` if there is none.
+    pub(crate) fn evidence_of_old_list(&self, list: &[Record], now: Instant) -> Option<String> {
         let is_old = |record: &&Record| {
             let recent = self.records.get(&record.id).filter(|write| write.is_recent(now));
             recent.is_some_and(|write| write.is_newer_than(record))
         };
-        let Some(Record { name, .. }) = list.iter().find(is_old) else { return Ok(()) };
-        Err(format!("the list shows the record of {name} as it was before the webhook's last write"))
+        let Record { name, .. } = list.iter().find(is_old)?;
+        Some(format!("the list shows the record of {name} as it was before the webhook's last write"))
     }
 }
 
@@ -190,9 +184,9 @@ mod tests {
         seconds: u64,
         version: i64,
         has_rules: bool,
-    ) -> Result<(), String> {
+    ) -> Option<String> {
         let now = start + Duration::from_secs(seconds);
-        seen.check_configuration(&tunnel(), &answer(version), &document(has_rules), now)
+        seen.see_configuration(&tunnel(), &answer(version), &document(has_rules), now)
     }
 
     #[test]
@@ -215,12 +209,12 @@ mod tests {
             (1_107, 9, false, None),
             (1_108, 8, true, Some("version 8 came after version 9")),
         ] {
-            let found = read(&mut seen, start, seconds, version, has_rules).err();
+            let found = read(&mut seen, start, seconds, version, has_rules);
             assert_eq!(found.as_deref(), old, "after {seconds} s");
         }
         let mut first = Newest::default();
         for has_rules in [true, false] {
-            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(()), "the first write may give 0");
+            assert_eq!(read(&mut first, start, 0, 0, has_rules), None, "the first write may give 0");
         }
     }
 
@@ -228,8 +222,8 @@ mod tests {
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
         seen.remember_configuration(&tunnel(), &answer(4), start);
-        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
-        assert!(read(&mut seen, start, 3, 3, true).is_err());
+        assert_eq!(read(&mut seen, start, 1, 4, false), None);
+        assert!(read(&mut seen, start, 3, 3, true).is_some());
         for (version, noted) in [(3, 4), (-1, 4), (6, 6)] {
             seen.remember_configuration(&tunnel(), &answer(version), start);
             assert_eq!(seen.version(&tunnel()), Some(noted), "{version}");
@@ -244,8 +238,8 @@ mod tests {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
             seen.remember_configuration(&tunnel(), &answer, start);
             assert_eq!(seen.version(&tunnel()).is_none(), is_old);
-            let checked = seen.check_configuration(&tunnel(), &answer, &document(true), start);
-            assert_eq!(checked.is_err(), is_old);
+            let evidence = seen.see_configuration(&tunnel(), &answer, &document(true), start);
+            assert_eq!(evidence.is_some(), is_old);
         }
     }
 
@@ -279,10 +273,10 @@ mod tests {
             ("r5", ":00Z", false),
         ] {
             let list = [listed("r0", "x"), listed(id, &format!("2026-01-01T00:00{fraction}"))];
-            assert_eq!(seen.check_list(&list, start).is_err(), is_old, "{id} {fraction}");
-            assert_eq!(seen.check_list(&list, start + BATCH_MAX_AGE), Ok(()), "{id} {fraction}");
+            assert_eq!(seen.evidence_of_old_list(&list, start).is_some(), is_old, "{id} {fraction}");
+            assert_eq!(seen.evidence_of_old_list(&list, start + BATCH_MAX_AGE), None, "{id} {fraction}");
         }
-        assert_eq!(seen.check_list(&[listed("r1", "a while ago")], start), Ok(()), "without a time");
+        assert_eq!(seen.evidence_of_old_list(&[listed("r1", "a while ago")], start), None, "without a time");
     }
 
     #[test]

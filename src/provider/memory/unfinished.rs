@@ -21,10 +21,10 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | event | change |
 /// |---|---|
 /// | a write fails for another reason than its content | `failure`; after a probe that succeeded, edits pause |
-/// | a probe succeeds: the tunnel accepts or refuses its unchanged document, or has no rules | no failure; `was_probed` |
+/// | a probe succeeds: the tunnel answers to its unchanged document, or has no rules | no failure; `probe_succeeded` |
 /// | the write of a probe fails for another reason than its content | `failure` |
 /// | a stage sends its groups | `group_size` |
-/// | a stage leaves no piece of a target undecided, Cloudflare answered, and no earlier stage left any | the target is forgotten |
+/// | no stage has left a piece of a target undecided, and Cloudflare answered | the target is forgotten |
 /// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
 pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
@@ -33,8 +33,8 @@ pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
 struct TargetMemory {
     /// The reason why the last write failed, unless its content was the cause.
     failure: Option<Reason>,
-    /// A probe has succeeded since the target is remembered.
-    was_probed: bool,
+    /// A probe has succeeded since the target was first remembered.
+    probe_succeeded: bool,
     /// A probe succeeded, but the next edit failed.
     edit_pause: Option<Pause>,
     /// `Halving::group_size` at the end of the last stage.
@@ -60,9 +60,9 @@ impl TargetMemories {
     /// Remembers that a write failed for another reason than its content. Pauses the edits of a tunnel whose probe has
     /// succeeded. True if the failure is to be logged: the last write had not failed, and edits were not paused before.
     pub(crate) fn remember_failure(&mut self, id: &str, reason: &Reason, now: Instant) -> bool {
-        let TargetMemory { failure, was_probed, edit_pause, group_size: _ } = self.target(id);
+        let TargetMemory { failure, probe_succeeded, edit_pause, group_size: _ } = self.target(id);
         let is_new = failure.is_none() && edit_pause.is_none();
-        if *was_probed {
+        if *probe_succeeded {
             *edit_pause = Some(Pause::after(edit_pause.as_ref(), reason.clone(), EDIT_PAUSES, now));
         }
         *failure = Some(reason.clone());
@@ -72,7 +72,7 @@ impl TargetMemories {
     /// Remembers that a probe succeeded, or the reason why its write failed.
     pub(crate) fn remember_probe(&mut self, id: &str, result: Result<(), Reason>) {
         let target = self.target(id);
-        target.was_probed |= result.is_ok();
+        target.probe_succeeded |= result.is_ok();
         target.failure = result.err();
     }
 

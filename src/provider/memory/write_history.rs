@@ -58,7 +58,7 @@ impl WriteHistory {
     }
 
     /// Pauses content that Cloudflare refused alone.
-    pub(crate) fn pause_refused(&mut self, content: u64, reason: Reason, now: Instant) {
+    pub(crate) fn pause_rejected(&mut self, content: u64, reason: Reason, now: Instant) {
         self.pause(Key::Suspect(content), content, reason, now);
     }
 
@@ -82,7 +82,7 @@ impl WriteHistory {
 
     /// Remembers a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn remember_written(&mut self, write: &ComparedWrite, now: Instant) {
-        let (key, content) = (Key::Done(write.key), write.content_and_state);
+        let (key, content) = (Key::Done(write.key), write.fingerprint);
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
             return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, now);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn write(key: u64, content: u64) -> ComparedWrite {
-        ComparedWrite { key, content_and_state: content, what: "rule".into() }
+        ComparedWrite { key, fingerprint: content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |history, now| history.pause_refused(1, no(), now));
+        let tries = sent(240, |history, now| history.pause_rejected(1, no(), now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -190,13 +190,13 @@ mod tests {
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut history, now) = (WriteHistory::default(), now());
         let is_paused = |history: &WriteHistory, now| history.paused(now).contains_key(&1);
-        history.pause_refused(1, no(), now);
-        history.pause_refused(1, no(), now);
+        history.pause_rejected(1, no(), now);
+        history.pause_rejected(1, no(), now);
         history.forget(2);
         assert!(is_paused(&history, now) && history.is_suspect(1));
         history.forget(1);
         assert!(!is_paused(&history, now) && !history.is_suspect(1));
-        history.pause_refused(1, no(), now);
+        history.pause_rejected(1, no(), now);
         assert!(!is_paused(&history, now + limits::REJECTION_PAUSE_MIN));
         assert!(history.is_suspect(1), "it is still tried apart");
     }
@@ -206,7 +206,7 @@ mod tests {
         let (mut history, now) = (WriteHistory::default(), now());
         history.remember_suspect(1, now);
         assert!(history.is_suspect(1) && history.paused(now).is_empty());
-        history.pause_refused(2, no(), now);
+        history.pause_rejected(2, no(), now);
         history.remember_suspect(2, now);
         assert_eq!(history.paused(now), [(2, no())].into());
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut history, now) = (WriteHistory::default(), now());
-        history.pause_refused(1, no(), now);
+        history.pause_rejected(1, no(), now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         history.tidy(last - Duration::from_secs(1));
         assert_eq!(history.0.len(), 1);
@@ -227,7 +227,7 @@ mod tests {
     fn above_the_limit_all_is_forgotten_as_after_a_restart() {
         for (number, left) in [(WRITES_MAX, WRITES_MAX), (WRITES_MAX + 1, 0)] {
             let (mut history, now) = (WriteHistory::default(), now());
-            (0..number as u64).for_each(|rule| history.pause_refused(rule, no(), now));
+            (0..number as u64).for_each(|rule| history.pause_rejected(rule, no(), now));
             history.tidy(now);
             assert_eq!(history.0.len(), left, "of {number}");
         }
@@ -241,7 +241,7 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut history = WriteHistory::default();
         for (number, now) in year::loops() {
-            history.pause_refused(3 * number, no(), now);
+            history.pause_rejected(3 * number, no(), now);
             history.remember_suspect(3 * number + 1, now);
             history.remember_written(&write(3 * number + 2, 1), now);
             history.tidy(now);

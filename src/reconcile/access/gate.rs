@@ -170,15 +170,17 @@ pub(crate) fn pass_gate(
     let gate = Gate { context, publication: &publication, resource, protection };
     let (check, access_step) = match &publication.wanted_access {
         WantedAccess::Protected(wanted) => {
-            let (check, access_step) = gate.check_of_policies(wanted)?;
+            let (check, access_step) = gate.access_check_by_policies(wanted)?;
             (Some(check), access_step)
         }
         WantedAccess::Open if context.snapshot.operator().access_guard => {
             return Err(Reason::Unprotected("webhook/access-policy is none".to_owned()));
         }
-        _ if context.snapshot.operator().access_guard => (Some(gate.check_of_guard()?), AccessStep::Nothing),
+        _ if context.snapshot.operator().access_guard => {
+            (Some(gate.access_check_by_guard()?), AccessStep::Nothing)
+        }
         WantedAccess::Open => (None, gate.plan_opening()?),
-        WantedAccess::Unspecified => (gate.check_of_present()?, AccessStep::Nothing),
+        WantedAccess::Unspecified => (gate.access_check_by_present()?, AccessStep::Nothing),
     };
     let with_check = |rule: WantedRule| WantedRule {
         origin_request: rule.origin_request.with_access_check(check),
@@ -191,7 +193,10 @@ pub(crate) fn pass_gate(
 
 impl Gate<'_> {
     /// The Access check of a rule whose endpoint names policies, and the work on the application.
-    fn check_of_policies(self, wanted: &WantedApplication) -> Result<(AccessCheck, AccessStep), Reason> {
+    fn access_check_by_policies(
+        self,
+        wanted: &WantedApplication,
+    ) -> Result<(AccessCheck, AccessStep), Reason> {
         let Self { context, publication, protection, .. } = self;
         let access = context.snapshot.access.snapshot_or_reason();
         let access = access.map_err(|unread| self.unknown(&unread))?;
@@ -234,7 +239,7 @@ impl Gate<'_> {
     }
 
     /// The Access check of a rule under `ACCESS_GUARD`, which allows no open place.
-    fn check_of_guard(self) -> Result<AccessCheck, Reason> {
+    fn access_check_by_guard(self) -> Result<AccessCheck, Reason> {
         let Self { publication, protection, .. } = self;
         let access = protection.whole_access().map_err(|unread| self.unknown(&unread))?;
         let covering = protection.guarding(publication.path()).map_err(Reason::Unprotected)?;
@@ -242,7 +247,7 @@ impl Gate<'_> {
     }
 
     /// The Access check that preserves the present protection of the place, for an endpoint that names no policies.
-    fn check_of_present(self) -> Result<Option<AccessCheck>, Reason> {
+    fn access_check_by_present(self) -> Result<Option<AccessCheck>, Reason> {
         let Self { publication, protection, .. } = self;
         let Some(rule) = &publication.rule else {
             return self.check_record_opens_nothing().map(|()| None);

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | requires another token, or is under another application | closed |
 //! | requires a token and is withdrawn | closed, because the application stays until the rule is deleted |
-//! | an endpoint that is not refused opens its path, or the place that the rule takes whole | open, as it is asked for |
-//! | is of a wider hostname or of none, and an endpoint that is not refused opens the place | open, as it was published |
+//! | an endpoint that is not refused opens its path, or the place that it takes whole | open, as it is asked for |
+//! | is of a wider hostname or of none, and an accepted endpoint opens the place | open, as it was published |
 //! | is of a wider hostname or of none, and leads to no service | open, and nothing is lost |
 //! | any other | not known to stay closed: it relies on the application |
 

@@ -18,7 +18,7 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ComparedWrite {
     pub(crate) key: u64,
-    pub(crate) content_and_state: u64,
+    pub(crate) fingerprint: u64,
     /// The log text of the write.
     pub(crate) what: Box<str>,
 }
@@ -33,7 +33,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<ComparedWri
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         ComparedWrite {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
-            content_and_state: fingerprint([&*content]),
+            fingerprint: fingerprint([&*content]),
             what: edit.log_text().into(),
         }
     });
@@ -49,8 +49,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> 
         let Record { record_type, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{record_type} {target} {proxied} {comment}");
     }
-    let (key, content_and_state) = (fingerprint([&*host.hostname]), fingerprint([&*content]));
-    Some(ComparedWrite { key, content_and_state, what })
+    Some(ComparedWrite { key: fingerprint([&*host.hostname]), fingerprint: fingerprint([&*content]), what })
 }
 
 /// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
@@ -65,7 +64,7 @@ pub(super) fn refusals<'a>(host: &'a HostPlan, snapshot: &Snapshot, inputs: &Pla
     let mut paused: Vec<(Option<&str>, &Reason)> = refused.collect();
     if paused.is_empty() {
         let writes = writes_of(host, snapshot);
-        let reverted = writes.iter().filter_map(|write| inputs.paused.get(&write.content_and_state));
+        let reverted = writes.iter().filter_map(|write| inputs.paused.get(&write.fingerprint));
         paused = reverted.map(|reason| (None, reason)).collect();
         if paused.len() < writes.len() {
             return Vec::new();

@@ -37,9 +37,9 @@ const ID_DIGITS_MIN: usize = 20;
 /// The beginning of the placeholders in `deploy/`, which an operator replaces by names.
 const UNEDITED_PREFIX: &str = "YOUR-";
 
-/// The account and the tunnels, as Cloudflare reports them.
+/// The account and the tunnels, as Cloudflare reports them, with the operator's settings.
 #[derive(Debug)]
-pub(crate) struct FoundTunnels {
+pub(crate) struct Setup {
     pub(crate) account: AccountId,
     pub(crate) settings: Arc<Settings>,
 }
@@ -67,11 +67,11 @@ fn setting_mismatch(why: String) -> SetupProblem {
 }
 
 /// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
-pub(crate) fn find_tunnels(
+pub(crate) fn find_setup(
     backend: &Backend,
     known: Option<&AccountId>,
     deadline: Deadline,
-) -> Result<FoundTunnels, SetupProblem> {
+) -> Result<Setup, SetupProblem> {
     let Backend { client, provider_settings: settings, .. } = backend;
     client.verify_token(settings.account.as_ref(), deadline).map_err(unverified)?;
     let account = match settings.account.as_ref().or(known) {
@@ -90,10 +90,10 @@ pub(crate) fn find_tunnels(
             found.push(configured);
         }
     }
-    let mut found = found.into_iter();
-    let default = found.next().ok_or_else(|| setting_mismatch("CF_TUNNEL_ID is empty".to_owned()))?;
-    let settings = Settings::new(settings.operator.clone(), default, found.collect());
-    Ok(FoundTunnels { account, settings: Arc::new(settings) })
+    let mut tunnels = found.into_iter();
+    let default = tunnels.next().expect("the configuration names a tunnel");
+    let settings = Settings::new(settings.operator.clone(), default, tunnels.collect());
+    Ok(Setup { account, settings: Arc::new(settings) })
 }
 
 /// The tunnel with the wanted name or id. In a dry run, a missing tunnel that can be created has a made-up id.
