@@ -75,8 +75,35 @@ pub enum PolicyDecision {
 pub struct TeamName(Box<str>);
 
 /// The time after which a visitor has to log in again, in whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionDuration(u64);
+
+impl Application {
+    /// True if the application asks all its visitors for a login.
+    pub fn requires_login(&self) -> bool {
+        self.kind == ApplicationKind::SelfHosted && !self.may_be_bypassed()
+    }
+
+    /// True if a policy lets, or may let, visitors past without a login.
+    pub fn may_be_bypassed(&self) -> bool {
+        self.policies.iter().flatten().any(|policy| policy.decision.may_bypass())
+    }
+
+    /// True if the application asks none of its visitors for a login.
+    pub fn lets_all_past(&self) -> bool {
+        let policies = self.policies.as_deref().unwrap_or_default();
+        self.kind == ApplicationKind::SelfHosted
+            && !policies.is_empty()
+            && policies.iter().all(|policy| policy.decision == PolicyDecision::Bypass)
+    }
+
+    /// The session duration; `None` if no endpoint can ask for that duration.
+    pub fn asked_session_duration(&self) -> Option<SessionDuration> {
+        self.session_duration
+            .as_deref()
+            .map_or_else(|| Some(SessionDuration::default()), SessionDuration::parse)
+    }
+}
 
 impl Default for SessionDuration {
     /// Cloudflare's own default.

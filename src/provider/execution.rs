@@ -100,7 +100,7 @@ fn write_failed(target: WriteTarget<'_>, (kind, name): (&str, &str), error: &Err
     let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
     let failure = format!("a write to {kind} {name} {outcome}: {error}");
     match target {
-        WriteTarget::Tunnel(id) => Reason::TunnelUnwritable(id.clone(), failure),
+        WriteTarget::Tunnel(id) => Reason::TunnelFailed(id.clone(), failure),
         WriteTarget::Zone(_) => Reason::Failed(failure),
     }
 }

@@ -95,7 +95,7 @@ pub(super) fn application_text(write: &ApplicationWrite) -> String {
 /// The line of a write of an application, with the application that it takes over as it was.
 pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
     let mut text = application_text(write);
-    if let Some(Application { name, policies, session_duration, .. }) = write.taken_over.as_deref() {
+    if let Some(Application { name, policies, session_duration, .. }) = write.adopted.as_deref() {
         let policies: Vec<&str> = policies.iter().flatten().map(|policy| &*policy.id).collect();
         let duration = session_duration.as_deref().unwrap_or_default();
         text += &format!(
@@ -172,7 +172,7 @@ mod tests {
         let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
             let place = Place::of(&hostname, path);
-            describe_application(&ApplicationWrite { place, operation, taken_over: None }).to_string()
+            describe_application(&ApplicationWrite { place, operation, adopted: None }).to_string()
         };
         let wanted = || WantedApplication { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(

@@ -157,7 +157,7 @@ impl ApplyRequest<'_> {
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         PlanInputs {
             paused: self.memory.write_history.paused(self.context.now()),
-            unwritable: snapshot.tunnels.keys().filter_map(failure).collect(),
+            failed_tunnels: snapshot.tunnels.keys().filter_map(failure).collect(),
             is_dry_run: provider.is_dry_run(),
             ..PlanInputs::default()
         }
@@ -202,7 +202,7 @@ impl ApplyRequest<'_> {
         let (provider, targets) = (self.context.provider, &mut self.memory.targets);
         let now = self.context.now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
-            Reason::TunnelUnwritable(tunnel, _) => Some(tunnel),
+            Reason::TunnelFailed(tunnel, _) => Some(tunnel),
             _ => None,
         });
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));

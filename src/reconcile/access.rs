@@ -10,14 +10,15 @@
 //! | Which applications are near a hostname, and which are ours? | `applications.rs` |
 //! | Which place was an application made for? | `place.rs` |
 //! | Which requests does a destination of an application take? | `destination.rs` |
-//! | How is a hostname protected now? | `host_protection.rs`, without doubt `guard.rs`, as properties `shown.rs` |
-//! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a request `requests.rs` |
+//! | How is a hostname protected now? | `host_protection.rs`, as properties `shown.rs`; for `ACCESS_GUARD`, where doubt counts as open, `guard.rs` |
+//! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a POST `changes.rs` |
 //! | May an endpoint be published, and with which Access check? | `gate.rs` |
 //! | May a place be opened? | `opening.rs`; what else would be open: `relying.rs` |
 //! | May a record point to another tunnel? | `open_rule.rs` |
 //! | Which applications does nothing need, and which refuse visitors? | `unneeded.rs`, `refused_visitors.rs` |
 
 pub mod applications;
+pub mod changes;
 pub mod destination;
 pub mod gate;
 pub mod guard;
@@ -28,7 +29,6 @@ pub mod place;
 pub mod reading;
 pub mod refused_visitors;
 pub mod relying;
-pub mod requests;
 pub mod shown;
 pub mod unneeded;
 pub mod wanted;

@@ -49,7 +49,7 @@ impl Adopt {
     }
 
     /// True if a mode takes over records.
-    pub fn takes_records(&self) -> bool {
+    pub fn adopts_records(&self) -> bool {
         self.tunnel || self.all || !self.owners.is_empty()
     }
 

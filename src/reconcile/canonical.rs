@@ -107,8 +107,7 @@ pub struct Intent {
     pub asks_for_login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
     pub uses_default: bool,
-    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` to true and does not. After
-    /// `wildcard::leave_out`, such a wildcard is published.
+    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` to true and does not.
     pub unasked_wildcard: bool,
 }
 
@@ -117,6 +116,8 @@ pub struct Intent {
 pub struct Candidate {
     pub endpoint: Endpoint,
     pub intent: Intent,
+    /// The wildcard is published, although the object does not ask for it.
+    pub is_public_unasked: bool,
     pub is_left_out: bool,
 }
 

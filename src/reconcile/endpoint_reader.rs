@@ -97,10 +97,10 @@ impl<'s> EndpointReader<'s> {
     /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
     pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> CanonicalEndpoint {
         let resource =
-            endpoint.labels.value(RESOURCE_LABEL).map(|label| beginning(label, RESOURCE_MAX_BYTES));
+            endpoint.labels.value(RESOURCE_LABEL).map(|label| cut_to_bytes(label, RESOURCE_MAX_BYTES));
         let set_identifier = unknown_path_identifier(resource.unwrap_or_default());
         // A cut name is longer than any hostname, so it cannot become another hostname.
-        let name = beginning(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
+        let name = cut_to_bytes(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
         invalid(
             hostname::normalize(name),
             self.settings.default_tunnel().hostname(),
@@ -141,8 +141,8 @@ impl<'s> EndpointReader<'s> {
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
         let wanted_access = reader.access(&rule);
-        reader.check_names();
-        let unasked_wildcard = reader.check_wildcard(&hostname);
+        reader.add_mistakes_of_names();
+        let unasked_wildcard = reader.is_unasked_wildcard(&hostname);
         let intent = Intent { asks_for_login, uses_default, unasked_wildcard };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or \
@@ -199,7 +199,7 @@ impl<'s> EndpointReader<'s> {
                 String::new()
             }
         };
-        beginning(&path, limits::PATH_MAX_BYTES).to_owned()
+        cut_to_bytes(&path, limits::PATH_MAX_BYTES).to_owned()
     }
 
     /// True if a property asks for a login, even if the property is misspelled or has a wrong value.
@@ -290,7 +290,7 @@ impl<'s> EndpointReader<'s> {
 
 /// A set identifier that no endpoint of another object has.
 fn unknown_path_identifier(resource: &str) -> String {
-    format!("{UNKNOWN_PATH_PREFIX}{}", beginning(resource, RESOURCE_MAX_BYTES))
+    format!("{UNKNOWN_PATH_PREFIX}{}", cut_to_bytes(resource, RESOURCE_MAX_BYTES))
 }
 
 fn invalid(
@@ -325,7 +325,7 @@ fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<S
 }
 
 /// The beginning of `text`, of at most `max_bytes`.
-fn beginning(text: &str, max_bytes: usize) -> &str {
+fn cut_to_bytes(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 

@@ -13,7 +13,6 @@ use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{TUNNEL, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
-/// A foreign rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRule {
     /// The rule's tunnel, its number counted from 1 as in cloudflared, its hostname and its path.

@@ -9,7 +9,6 @@ use crate::model::text::one_line;
 use crate::reconcile::canonical::RESOURCE_LABEL;
 use crate::reconcile::property_name::in_form_of;
 
-/// A message that an operator should read once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note {
     pub kind: NoteKind,

@@ -28,7 +28,7 @@ use crate::model::endpoint::Changes;
 use crate::reconcile::access::gate::WaitingOpening;
 use crate::reconcile::plan::host::planner::plan_host;
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan::request::HostChanges;
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -43,7 +43,7 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum TurnCandidate {
-    Unplanned(HostRequest),
+    Unplanned(HostChanges),
     Planned(Box<HostOutcome>),
 }
 
@@ -51,9 +51,9 @@ enum TurnCandidate {
 pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: Turn<'_>) -> Plan {
     let requests = request::by_hostname(changes, snapshot);
     let marked_rules = snapshot.marked_rules();
-    let access_requests = request::access_requests(&requests, snapshot);
+    let access_changes = request::access_changes(&requests, snapshot);
     let context =
-        PlanContext { snapshot, inputs, access_requests: &access_requests, marked_rules: &marked_rules };
+        PlanContext { snapshot, inputs, access_changes: &access_changes, marked_rules: &marked_rules };
     let (plan, openings) = planned_turn(candidates(requests, context), turn, context);
     let mut plan = waiting_openings::with_openings(plan, openings, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
@@ -62,7 +62,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
     plan.application_writes
-        .sort_by_cached_key(|write| (write.place.clone(), format!("{:?}", write.operation)));
+        .sort_by(|one, other| (&one.place, &one.operation).cmp(&(&other.place, &other.operation)));
     plan.application_writes.dedup();
     plan
 }
@@ -70,7 +70,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
 /// The hostnames of the request in the order of turns. Mass deletion is judged over the deletions of all hostnames, not
 /// only of one turn, so they are planned before the turn begins.
 fn candidates(
-    requests: BTreeMap<Box<str>, HostRequest>,
+    requests: BTreeMap<Box<str>, HostChanges>,
     context: PlanContext<'_>,
 ) -> BTreeMap<TurnPosition, TurnCandidate> {
     let (mut candidates, mut deletions) = (BTreeMap::new(), Vec::new());
@@ -90,9 +90,8 @@ fn candidates(
     candidates
 }
 
-/// The plan of the candidates until enough hostnames change, without the refusals of its waiting openings. All
-/// remaining candidates are postponed, but for requests with deletions that are planned without writes of rules and
-/// records.
+/// Takes candidates until enough hostnames change. After that, a candidate is postponed, unless it is planned already
+/// and has no `HostPlan`. The refusals of waiting openings are not added yet.
 fn planned_turn(
     mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
     turn: Turn<'_>,

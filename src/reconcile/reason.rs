@@ -6,6 +6,7 @@ use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::text::rule_at;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
+use crate::reconcile::snapshot::COMMENT_MAX_BYTES_PAID;
 use crate::reconcile::stamp::NamespaceCode;
 
 /// The remedies for a foreign record or rule.
@@ -49,7 +50,6 @@ pub enum RecordHolder {
     SameOwner,
 }
 
-/// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The endpoint has mistakes.
@@ -90,7 +90,6 @@ pub enum Reason {
     RuleHeld {
         /// The wanted tunnel, which has the rule.
         tunnel: TunnelId,
-        /// The rule's service.
         service: Box<str>,
         /// The smallest value of `ADOPT` that would take the rule over.
         adopt: Box<str>,
@@ -98,12 +97,11 @@ pub enum Reason {
     /// The Access guard refuses the endpoint, because visitors may reach it without a login.
     Unprotected(String),
     /// The webhook could not read what Access protects, or lacks a permission to write an application.
-    AccessUnknown(Box<str>),
+    AccessUnknown(String),
     /// The endpoint asks for a login that the webhook cannot create, for example with a policy that cannot be used.
-    AccessPolicy(Box<str>),
+    AccessPolicy(String),
     /// A foreign Access application has the same destination.
     ApplicationHeld {
-        /// The application's name.
         application: Box<str>,
         /// True if the application has no other destination.
         is_exact: bool,
@@ -119,7 +117,6 @@ pub enum Reason {
     },
     /// The endpoint asks to be open, but an Access application over it protects more.
     StillProtected {
-        /// The application's name.
         application: Box<str>,
         /// A rule, record, destination or zone that would be open without the application.
         also_protects: Box<str>,
@@ -178,7 +175,7 @@ pub enum Reason {
     RuleConflict(String),
     Cloudflare(String),
     /// The last write to a tunnel failed for another reason than its content. The log has a line about that.
-    TunnelUnwritable(TunnelId, String),
+    TunnelFailed(TunnelId, String),
     /// A write to a zone failed for another reason than its content, or no time or calls were left for a write.
     Failed(String),
     /// A later request decides on the endpoint: other work is done first, or something is not known yet.
@@ -242,19 +239,19 @@ impl Reason {
         Self::StampFull { .. } => "stamp_full", Mistake;
         Self::RuleConflict(_) => "rule_conflict", Mistake;
         Self::Cloudflare(_) => "cloudflare", Cloudflare;
-        Self::Failed(_) | Self::TunnelUnwritable(..) => "failed", Cloudflare;
+        Self::Failed(_) | Self::TunnelFailed(..) => "failed", Cloudflare;
         Self::Waiting(_) => "waiting", Waiting;
         Self::Moving(_) => "moving", Waiting;
         Self::NotKept { .. } => "not_kept", HeldByOthers;
     }
 
     /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
-    /// Hundreds of hostnames may have such a reason at once.
+    /// Refusals with such a reason share a line of the log, because hundreds of hostnames may have it at once.
     pub const fn fails_request(&self) -> bool {
         matches!(
             self,
             Self::MassDeletion { .. }
-                | Self::TunnelUnwritable(..)
+                | Self::TunnelFailed(..)
                 | Self::Failed(_)
                 | Self::Waiting(_)
                 | Self::Moving(_)
@@ -263,7 +260,7 @@ impl Reason {
 
     /// The text of a write that failed for another reason than its content, or for which no time or calls were left.
     pub fn failed_write(&self) -> Option<&str> {
-        if let Self::Failed(text) | Self::TunnelUnwritable(_, text) = self { Some(text) } else { None }
+        if let Self::Failed(text) | Self::TunnelFailed(_, text) = self { Some(text) } else { None }
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.
@@ -321,13 +318,12 @@ impl Reason {
                         );
                     }
                 };
-                let remedies = joined_remedies(adopt.as_deref(), [delete, REMOVE_HOSTNAME]);
-                format!("{record} that is not ours: {remedies}")
+                format!("{record} that is not ours: {}", remedies(adopt.as_deref(), delete))
             }
             Self::RuleHeld { tunnel, service, adopt } => format!(
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service \
                  {service:?}): {}",
-                joined_remedies(Some(adopt), [DELETE, REMOVE_HOSTNAME])
+                remedies(Some(adopt), DELETE)
             ),
             Self::Unprotected(problem) => format!("ACCESS_GUARD is on, and {problem}"),
             Self::AccessUnknown(text) => format!("the webhook cannot use Cloudflare Access: {text}"),
@@ -406,7 +402,12 @@ impl Reason {
                 "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
             ),
             Self::StampFull { rules, limit_bytes } => {
-                let plan = if *limit_bytes < 500 { ", or take a paid plan (500 bytes)" } else { "" };
+                let more = COMMENT_MAX_BYTES_PAID;
+                let plan = if *limit_bytes < more {
+                    format!(", or take a paid plan ({more} bytes)")
+                } else {
+                    String::new()
+                };
                 format!(
                     "the record's comment has no room for the {rules} rules that it has to name at once \
                      ({limit_bytes} bytes): publish fewer paths, change them in two steps, or shorten the \
@@ -415,7 +416,7 @@ impl Reason {
             }
             Self::RuleConflict(text)
             | Self::Failed(text)
-            | Self::TunnelUnwritable(_, text)
+            | Self::TunnelFailed(_, text)
             | Self::Waiting(text)
             | Self::Moving(text) => text.clone(),
             Self::Cloudflare(text) => format!("Cloudflare refused the write: {text}"),
@@ -460,15 +461,15 @@ fn hostname_with_path(hostname: &str, set_identifier: &str) -> String {
 
 /// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname. A record of another
 /// owner may be published by an instance that still runs.
-fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
+fn remedies(adopt: Option<&str>, delete: &str) -> String {
     match adopt {
-        None => format!("{one}, or {other}"),
-        Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
+        None => format!("{delete}, or {REMOVE_HOSTNAME}"),
+        Some("all") => format!("{delete}, {REMOVE_HOSTNAME}, or set ADOPT=all to take it over"),
         Some(value) if value.starts_with("owner=") => format!(
             "set ADOPT={value} to take it over with all its rules, or delete it; if another instance \
              publishes the hostname, remove it from one of the two"
         ),
-        Some(value) => format!("set ADOPT={value} to take it over, {one}, or {other}"),
+        Some(value) => format!("set ADOPT={value} to take it over, {delete}, or {REMOVE_HOSTNAME}"),
     }
 }
 

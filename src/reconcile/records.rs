@@ -212,7 +212,7 @@ impl<'a> RecordView<'a> {
 
     /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
     fn comment_needs_correction(&self) -> bool {
-        let is_protected = self.protection().needs_mark(self.stamp.claims.is_protected);
+        let is_protected = self.protection().needs_protection_claim(self.stamp.claims.is_protected);
         let existing = self.snapshot.existing_claims(&self.hostname, &self.stamp);
         let claims = Claims { is_protected, ..existing };
         claims != self.stamp.claims && self.fits(claims, None)

@@ -6,8 +6,9 @@ mod ownership;
 #[cfg(test)]
 mod tests;
 
+pub(super) use dns::COMMENT_MAX_BYTES_PAID;
 pub use dns::ZoneSnapshot;
-pub(super) use ownership::naming_digests;
+pub(super) use ownership::unique_digests;
 pub use ownership::{OwnDigests, OwnRecord};
 
 use std::collections::{BTreeMap, BTreeSet};

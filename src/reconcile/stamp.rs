@@ -197,9 +197,9 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long. If the comment is too long, the resource is omitted first, because it
-    /// only informs. The hostname's code is next, because it protects: it shows that a comment was copied. `None` if
-    /// the rest does not fit either.
+    /// The comment, at most `limit_bytes` long.If the comment is too long, the resource is omitted first: without it,
+    /// the published rules still show whose hostname it is. The hostname's code is next, because it protects: it shows
+    /// that a comment was copied. `None` if the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
         let (resource, code) = (self.resource.as_deref(), self.hostname_code.as_deref());
         [(resource, code), (None, code), (None, None)]

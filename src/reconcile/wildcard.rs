@@ -69,17 +69,17 @@ pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) 
     let asked = asked.iter().map(|candidate| &candidate.endpoint);
     let asked_paths: BTreeSet<Box<str>> = inserted(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
     let mut note = None;
-    for Candidate { endpoint, intent, is_left_out } in on_host {
+    for Candidate { endpoint, intent, is_public_unasked, is_left_out } in on_host {
         if !intent.unasked_wildcard {
             continue;
         }
         if is_published(endpoint) {
+            *is_public_unasked = true;
             if !is_invalid(endpoint) {
                 endpoint.provider_specific.extend(property(&name));
                 endpoint.provider_specific.sort_unstable();
             }
         } else if known.is_none() || publishing_objects.contains(resource_of(endpoint)) {
-            intent.unasked_wildcard = false;
             invalidate(endpoint, if known.is_none() { NOT_READ } else { OTHER_PATH_PUBLISHED });
         } else {
             *is_left_out = true;
@@ -93,7 +93,7 @@ pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) 
 
 /// The note on a published wildcard without the property, after [`leave_out`].
 pub(super) fn note_of_public(on_host: &[Candidate]) -> Option<Note> {
-    let Candidate { endpoint, intent, .. } = on_host.iter().find(|one| one.intent.unasked_wildcard)?;
+    let Candidate { endpoint, intent, .. } = on_host.iter().find(|one| one.is_public_unasked)?;
     Some(note_of(endpoint, *intent, NoteKind::PublicWildcard))
 }
 

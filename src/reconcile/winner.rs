@@ -31,7 +31,8 @@ const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a 
 
 /// Chooses one candidate of each path, and leaves out the others. `on_host` are the candidates of one hostname, sorted
 /// like those of `adjust`. Returns notes on the losers, and on rules that remain although their namespace no longer
-/// asks for them. With the `noted` ones, the notes end after the path that exceeds `NOTES_MAX`.
+/// asks for them. `noted` is the number of notes so far: once there are more than `NOTES_MAX`, the other paths get
+/// none.
 pub(super) fn choose(on_host: &mut [Candidate], snapshot: &Snapshot, noted: usize) -> Vec<Note> {
     let mut notes = Vec::new();
     let entitled = entitled_among(on_host, snapshot);
@@ -44,7 +45,7 @@ pub(super) fn choose(on_host: &mut [Candidate], snapshot: &Snapshot, noted: usiz
             let losers = candidates.iter().filter(|candidate| {
                 !asks_alike(&candidate.endpoint, winner)
                     && resource_of(&candidate.endpoint) != resource_of(winner)
-                    && !candidate.intent.unasked_wildcard
+                    && !candidate.is_public_unasked
             });
             let losers = losers.take(limits::NOTES_MAX);
             notes.extend(losers.map(|loser| contest.note_of_loser(&loser.endpoint, winner)));
@@ -121,7 +122,7 @@ impl<'a> Contest<'a> {
         let stamped = stamps.first().filter(|stamp| self.snapshot.claims_path(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(left, |candidate| Some(resource_of(&candidate.endpoint)) == stamped);
-        prefer(left, |candidate| !candidate.intent.unasked_wildcard);
+        prefer(left, |candidate| !candidate.is_public_unasked);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
         for shows in [&is_shown_without_default, &is_service as &dyn Fn(&Property) -> bool] {

@@ -115,8 +115,8 @@ fn hostnames_of_a_tunnel_that_cannot_be_written_or_whose_answer_is_old_count_amo
             cloudflare.old.insert(OFFICE.into(), "an older version".into());
         } else {
             cloudflare
-                .unwritable
-                .insert(tunnel_id(OFFICE), Reason::TunnelUnwritable(tunnel_id(OFFICE), "no".to_owned()));
+                .failed_tunnels
+                .insert(tunnel_id(OFFICE), Reason::TunnelFailed(tunnel_id(OFFICE), "no".to_owned()));
         }
         let plan = run(&mut cloudflare, &[]);
         let left = (standing(&cloudflare, OLD), standing(&cloudflare, NEW));

@@ -19,8 +19,8 @@ fn without_rule(foreign: &[(&str, &str, &str)]) -> FakeCloudflare {
 /// The number of records that are left of `NAME` after a loop whose tunnel cannot be written.
 fn records_left(mut cloudflare: FakeCloudflare, service: &str) -> usize {
     cloudflare.pass(600);
-    let reason = Reason::TunnelUnwritable(tunnel_id(HOME), "no".to_owned());
-    cloudflare.unwritable.insert(tunnel_id(HOME), reason.clone());
+    let reason = Reason::TunnelFailed(tunnel_id(HOME), "no".to_owned());
+    cloudflare.failed_tunnels.insert(tunnel_id(HOME), reason.clone());
     let plan = cloudflare.run_loop(&[published(NAME, service)], usize::MAX);
     let reasons: Vec<&Reason> = plan.refusals.iter().map(|refusal| &refusal.reason).collect();
     assert_eq!(reasons, [&reason]);

@@ -60,7 +60,7 @@ fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Resu
                 return Err(NotWritten::Failed(Reason::Waiting(text.to_owned())));
             }
             context.provider.log_change(write.operation.label_value(), &describe_application(write));
-            if write.taken_over.is_some() {
+            if write.adopted.is_some() {
                 context.provider.metrics.update().add(Family::Adoptions, &[], 1);
             }
             Ok(())
@@ -76,7 +76,7 @@ fn write_application(context: CallContext<'_>, write: &ApplicationWrite) -> Resu
                 }
                 Error::Rejected(answer) => {
                     let problem = "asks for an Access application that Cloudflare does not accept";
-                    NotWritten::Rejected(Reason::AccessPolicy(format!("{problem}: {answer}").into()))
+                    NotWritten::Rejected(Reason::AccessPolicy(format!("{problem}: {answer}")))
                 }
                 error => NotWritten::Failed(reason_of(&error)),
             })
@@ -156,7 +156,7 @@ fn inline_policies(members: &Map<String, Value>) -> Vec<String> {
 fn reason_of(error: &Error) -> Reason {
     let text = format!("the Access application cannot be written: {error}");
     match error {
-        Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
+        Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}")),
         _ => Reason::Waiting(text),
     }
 }

@@ -30,10 +30,10 @@ pub struct ApplicationWrite {
     pub place: Place,
     pub operation: ApplicationOperation,
     /// The foreign application that the write takes over, as it was read.
-    pub taken_over: Option<Box<Application>>,
+    pub adopted: Option<Box<Application>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApplicationOperation {
     Create(WantedApplication),
     /// Replaces the content of the application with this id.
@@ -46,7 +46,7 @@ impl ApplicationWrite {
     /// The deletion of an application of ours.
     pub fn delete(own: OwnApplication<'_>) -> Self {
         let operation = ApplicationOperation::Delete(own.application.id.clone());
-        Self { place: own.place.clone(), operation, taken_over: None }
+        Self { place: own.place.clone(), operation, adopted: None }
     }
 
     pub fn is_deletion(&self) -> bool {
@@ -98,8 +98,7 @@ pub(crate) enum AccessStep {
 pub(crate) struct WaitingOpening {
     /// The refusal of the endpoint, if nothing keeps its place closed for ever.
     pub(crate) refusal: Refusal,
-    /// The ids of the applications over the place: rules still accept the tokens of the first one, there are several,
-    /// or the first one cannot be deleted now.
+    /// The ids of the applications over the place, in the order in which they are deleted.
     pub(crate) applications: Vec<Box<str>>,
 }
 
@@ -201,7 +200,7 @@ impl Gate<'_> {
         let access = context.snapshot.access.snapshot_or_reason();
         let access = access.map_err(|unread| self.unknown(&unread))?;
         let place = Place::of(&publication.hostname, publication.path());
-        place.check().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        place.check().map_err(|problem| Reason::AccessPolicy(problem.to_owned()))?;
         if access.pending.contains(&place) {
             return Err(Reason::Waiting(
                 "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: \
@@ -211,15 +210,14 @@ impl Gate<'_> {
         let own = protection.application_made_for(publication.path()).map(|own| own.application);
         if let Some(own) = own.filter(|own| place::is_as_wanted(own, &place, wanted)) {
             // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
-            if place::may_be_bypassed(own) {
-                return Err(Reason::AccessPolicy(LETS_PAST.into()));
+            if own.may_be_bypassed() {
+                return Err(Reason::AccessPolicy(LETS_PAST.to_owned()));
             }
             return Ok((access.check_of([own]), AccessStep::Nothing));
         }
         let policies = access.policies.as_ref().map_err(|unread| self.unknown(unread))?;
         for policy in &wanted.policies {
-            usable_policy(policy, policies, context.snapshot.operator())
-                .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+            usable_policy(policy, policies, context.snapshot.operator()).map_err(Reason::AccessPolicy)?;
         }
         let foreign = protection.in_the_way(&place);
         if let Some(other) = foreign {
@@ -233,8 +231,8 @@ impl Gate<'_> {
             Some(present) => ApplicationOperation::Replace(present.id.clone(), wanted.clone()),
             None => ApplicationOperation::Create(wanted.clone()),
         };
-        let write = ApplicationWrite { place, operation, taken_over: foreign.cloned().map(Box::new) };
-        context.inputs.check_not_paused(|| write.content_fingerprint())?;
+        let write = ApplicationWrite { place, operation, adopted: foreign.cloned().map(Box::new) };
+        context.inputs.refuse_paused(|| write.content_fingerprint())?;
         Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
     }
 
@@ -250,24 +248,24 @@ impl Gate<'_> {
     fn access_check_by_present(self) -> Result<Option<AccessCheck>, Reason> {
         let Self { publication, protection, .. } = self;
         let Some(rule) = &publication.rule else {
-            return self.check_record_opens_nothing().map(|()| None);
+            return self.refuse_opening_record().map(|()| None);
         };
         let (path, asked) = (publication.path(), rule.origin_request.access_check());
         if asked.is_some() && protection.application_made_for(path).is_some() {
-            return Err(Reason::AccessPolicy(TWO_WAYS.into()));
+            return Err(Reason::AccessPolicy(TWO_WAYS.to_owned()));
         }
         let present = asked.cloned().or_else(|| protection.present_check(path));
         if present.is_none() {
-            self.check_login_is_known()?;
+            self.refuse_unknown_login()?;
         }
         Ok(protection.check_with(present, protection.own_login(path).map(|own| own.application)))
     }
 
     /// Refuses a record without a rule if it would remove the only login of its visitors, which is a rule's Access
     /// check.
-    fn check_record_opens_nothing(self) -> Result<(), Reason> {
+    fn refuse_opening_record(self) -> Result<(), Reason> {
         let Self { publication, protection, .. } = self;
-        self.check_login_is_known()?;
+        self.refuse_unknown_login()?;
         // The comment may claim the record without a rule before the rule is deleted.
         let rule = protection.own_rule(None, Some(&publication.tunnel));
         let is_open =
@@ -278,7 +276,7 @@ impl Gate<'_> {
     }
 
     /// Refuses a publication while Access cannot be read, if a comment says that Access protects the hostname.
-    fn check_login_is_known(self) -> Result<(), Reason> {
+    fn refuse_unknown_login(self) -> Result<(), Reason> {
         match &self.context.snapshot.access {
             AccessReading::Failed(unread) if self.protection.claims_protection() => Err(self.unknown(unread)),
             _ => Ok(()),
@@ -292,7 +290,7 @@ impl Gate<'_> {
         let is_published = protection.own_rule(publication.path(), None).is_some()
             || protection.is_record_only_in(&publication.tunnel);
         if unread.is_permanent || is_published {
-            return Reason::AccessUnknown(unread.reason.clone());
+            return Reason::AccessUnknown(unread.reason.to_string());
         }
         Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
     }

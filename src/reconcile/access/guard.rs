@@ -2,7 +2,8 @@
 //!
 //! A rule is published only if Cloudflare Access covers it, and no application lets visitors past. An uncertain case
 //! counts as open: the most specific destination decides alone, so a destination counts as met if it may match, and
-//! covers a request only if its host surely matches and its path is exactly the needed path.
+//! covers the rule only if its host surely matches, and its path is empty or `*`, or there is one destination for the
+//! rule's prefix and one for `prefix/*`.
 //!
 //! The decision holds only for this snapshot, and for the path as the request spells it. So the rule also requires the
 //! audiences: cloudflared still refuses a request without a token if an application is deleted later, if the edge reads
@@ -16,7 +17,6 @@ use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::access::destination::{has_one_spelling, may_match, path_may_match, surely_matches};
-use crate::reconcile::access::place;
 
 /// The applications that requests of a rule meet, sorted by name. Each request meets one of them.
 ///
@@ -67,7 +67,7 @@ fn problem(application: &Application) -> Option<&'static str> {
         Some("is of an unknown type: remove the destination from the application, or update the webhook")
     } else if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
         Some("has no policy: add one that selects the visitors")
-    } else if place::may_be_bypassed(application) {
+    } else if application.may_be_bypassed() {
         // The position of the policy does not matter: Access evaluates these policies before all others.
         Some(
             "lets visitors past without a login, or has a policy of an unknown action: remove that policy, \

@@ -14,12 +14,12 @@ use std::cmp::Reverse;
 
 use crate::ingress::access_check::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
-use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::guard;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -62,7 +62,7 @@ impl<'a> HostProtection<'a> {
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
     /// is preserved while Access is not read, and while a rule asks for a token that no application issues. Then the
     /// log reports the missing application after a restart too.
-    pub(crate) fn needs_mark(self, has_mark: bool) -> bool {
+    pub(crate) fn needs_protection_claim(self, has_mark: bool) -> bool {
         if self.access().is_none() {
             return has_mark;
         }
@@ -176,16 +176,16 @@ impl<'a> HostProtection<'a> {
         guard::cover(self.near(), self.hostname, path)
     }
 
-    /// Those of [`Self::guarding`], or else the first of [`Self::covering`] over every request, if Access was read and
-    /// it asks for a login. A narrower application may let some visitors past that one, and of several wildcards it is
-    /// not known which one decides.
+    /// Those of [`Self::guarding`]. Else the first of [`Self::covering`] over every request, if one of its destinations
+    /// has exactly this hostname, it asks for a login, and all of Access was read. A narrower application may let some
+    /// visitors past that one, and of several wildcards it is not known which one decides.
     pub(crate) fn known_logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
             let first = self.covering(path).into_iter().find(|covering| covering.takes_every_request);
             let login = first.map(|covering| covering.application).filter(|application| {
                 let mut destinations = application.destinations.iter();
                 let is_exact = destinations.any(|destination| *destination.host == *self.hostname.as_str());
-                is_exact && self.whole_access().is_ok() && requires_login(application)
+                is_exact && self.whole_access().is_ok() && application.requires_login()
             });
             login.into_iter().collect()
         })
@@ -219,7 +219,7 @@ impl<'a> HostProtection<'a> {
     /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
     pub(super) fn own_logins(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         let covering = self.covering(path).into_iter();
-        covering.map_while(|Covering { application, own, .. }| own.filter(|_| requires_login(application)))
+        covering.map_while(|Covering { application, own, .. }| own.filter(|_| application.requires_login()))
     }
 
     /// The applications over the path with all below it, or only over what is below it, the most specific one first.
@@ -250,11 +250,6 @@ impl<'a> HostProtection<'a> {
         let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))
     }
-}
-
-/// True if the application asks all its visitors for a login.
-pub(crate) fn requires_login(application: &Application) -> bool {
-    application.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(application)
 }
 
 /// The path of a destination without the `/*` at its end; empty for a whole host.

@@ -15,24 +15,25 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::TunnelSnapshot;
 
 impl<'a> HostProtection<'a> {
-    /// The reason if the record, pointed to `tunnel` for `published`, would take visitors to an open rule there,
-    /// although the Access check of a rule is their only login now.
-    pub(crate) fn open_rule_in(self, tunnel: &TunnelId, published: &[&Gated]) -> Option<Reason> {
+    /// The reason if the record, pointed to `tunnel` for the `accepted` endpoints, would take visitors to an open rule
+    /// there, although the Access check of a rule is their only login now.
+    pub(crate) fn open_rule_in(self, tunnel: &TunnelId, accepted: &[&Gated]) -> Option<Reason> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
         let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
         let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
-        let published = published.iter().map(|gated| gated.publication());
-        let in_time: Vec<&Publication> = published.filter(|ours| self.is_closed_in_time(ours)).collect();
+        let publications = accepted.iter().map(|gated| gated.publication());
+        let in_time: Vec<&Publication> = publications.filter(|one| self.is_closed_in_time(one)).collect();
         for name in snapshot.names_of(hostname.as_str(), &is_pointed_too) {
             let Ok(name) = Hostname::parse(name) else { continue };
             let protection = HostProtection::of(&name, snapshot);
             for open in to.rules_taking(name.as_str(), None).into_iter().filter(|rule| is_open(rule)) {
                 let is_own = own.has(tunnel, open);
-                let stays_closed =
-                    |login: &Rule| in_time.iter().any(|ours| is_answered_by(ours, open, is_own, login));
+                let stays_closed = |login: &Rule| {
+                    in_time.iter().any(|publication| is_answered_by(publication, open, is_own, login))
+                };
                 if !protection.rules_with_only_login(open.path(), from).all(stays_closed) {
                     let (visitors, rule) = (name.as_str().into(), open.described().into());
                     return Some(Reason::OpenRuleInTunnel { visitors, rule });
@@ -45,10 +46,10 @@ impl<'a> HostProtection<'a> {
     /// False if visitors could arrive before the login of the publication: the hostname has no record of its own, so a
     /// new record points to the tunnel before the rule is written, and only the rule asks for the login. An application
     /// of ours is written before the record, and the guard demands one that is there.
-    fn is_closed_in_time(self, ours: &Publication) -> bool {
+    fn is_closed_in_time(self, publication: &Publication) -> bool {
         let name = self.hostname.as_str();
         let has_record = || self.snapshot.answering(name).iter().any(|one| *one.name == *name);
-        ours.wanted_access != WantedAccess::Unspecified
+        publication.wanted_access != WantedAccess::Unspecified
             || self.snapshot.operator().access_guard
             || has_record()
     }
@@ -69,17 +70,17 @@ impl<'a> HostProtection<'a> {
 /// True if the publication decides about the requests that `open` and `closed` have in common: it takes all requests of
 /// one of the two, and it asks to be open or its rule comes before `open`. The flag `is_own` says whether `open` is
 /// ours.
-fn is_answered_by(ours: &Publication, open: &Rule, is_own: bool, closed: &Rule) -> bool {
-    let path = ours.path();
+fn is_answered_by(publication: &Publication, open: &Rule, is_own: bool, closed: &Rule) -> bool {
+    let path = publication.path();
     [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()))
-        && (ours.wanted_access == WantedAccess::Open
-            || ours.rule.is_some() && comes_before(ours, open, is_own))
+        && (publication.wanted_access == WantedAccess::Open
+            || publication.rule.is_some() && comes_before(publication, open, is_own))
 }
 
 /// True if our rule comes before `open`: a rule that is known to take all requests of the publication comes later, and
 /// so does a rule of ours for more names.
-fn comes_before(ours: &Publication, open: &Rule, is_own: bool) -> bool {
-    let (hostname, path) = (&ours.hostname, ours.path());
+fn comes_before(publication: &Publication, open: &Rule, is_own: bool) -> bool {
+    let (hostname, path) = (&publication.hostname, publication.path());
     open.covers(hostname.as_str(), path)
         || is_own && !open.has_hostname(hostname) && open.may_match(hostname.as_str(), path)
 }

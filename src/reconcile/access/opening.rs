@@ -2,11 +2,11 @@
 //! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
 
 use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::changes::{Asks, UnopenedPlace};
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingOpening};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::relying::first_relying;
-use crate::reconcile::access::requests::{Asks, UnopenedPlace};
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -17,7 +17,7 @@ const CHECK_FIRST: &str = "the rule's Access check is removed before the Access 
 impl Gate<'_> {
     /// The work that opens the place of the publication.
     pub(super) fn plan_opening(self) -> Result<AccessStep, Reason> {
-        let Self { context, publication, resource, protection } = self;
+        let Self { context, publication, resource: _, protection } = self;
         let path = publication.path();
         if let AccessReading::Failed(unread) = &context.snapshot.access
             && (protection.claims_protection() || protection.present_check(path).is_some())
@@ -33,7 +33,7 @@ impl Gate<'_> {
         let opened = Place::of(&publication.hostname, path);
         for own in &covering {
             if let Some(also_protects) =
-                first_relying(*own, Some(&opened), context.access_requests, context.snapshot)
+                first_relying(*own, Some(&opened), context.access_changes, context.snapshot)
             {
                 let application = own.application.name.clone();
                 let is_of_place = *own.place == opened;
@@ -47,43 +47,52 @@ impl Gate<'_> {
         if covering.is_empty() && protection.present_check(path).is_none() {
             return Ok(AccessStep::Nothing);
         }
-        self.check_nothing_else_opens(&opened, &covering)?;
+        self.refuse_opening_others(&opened, &covering)?;
         // An old answer may hide a rule that relies on the application.
         if let Some(problem) = context.snapshot.old_answers.values().next() {
             return Err(Reason::Waiting(problem.to_string()));
         }
+        Ok(self.opening_step(&covering))
+    }
+
+    /// The work that deletes the applications `covering`, the most specific one first.
+    fn opening_step(self, covering: &[OwnApplication<'_>]) -> AccessStep {
+        let Self { context, publication, resource, .. } = self;
+        let inputs = context.inputs;
         let Some(first) = covering.first() else {
-            return Ok(AccessStep::Opening { deletions: Vec::new(), waiting: None });
+            return AccessStep::Opening { deletions: Vec::new(), waiting: None };
         };
         let is_accepted = context.snapshot.has_rule_accepting(first.application);
         // A dry run shows the state after all loops.
-        let deleted = if context.inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
-        let deletions: Vec<_> =
+        let deleted = if inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
+        let mut deletions: Vec<_> =
             covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
-        let inputs = context.inputs;
-        let reason = |write: &ApplicationWrite| {
-            let unwritten = inputs.unwritten_applications.get(&write.content_fingerprint()).cloned();
-            unwritten.or_else(|| inputs.check_not_paused(|| write.content_fingerprint()).err())
-        };
-        let held_up = deletions.iter().find_map(reason);
-        let deletions = if held_up.is_some() { Vec::new() } else { deletions };
+        let held_up = deletions.iter().find_map(|write| {
+            let content = write.content_fingerprint();
+            inputs.unwritten_applications.get(&content).or_else(|| inputs.paused.get(&content)).cloned()
+        });
+        if held_up.is_some() {
+            deletions.clear();
+        }
         let is_last = !is_accepted && covering.len() == 1;
         let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
-        let applications = covering.iter().map(|own| own.application.id.clone()).collect();
-        let refusal = |reason| {
-            Refusal::new(publication.hostname.as_str(), Some(path.unwrap_or_default()), resource, reason)
-        };
-        let waiting = reason.map(|reason| WaitingOpening { refusal: refusal(reason), applications });
-        Ok(AccessStep::Opening { deletions, waiting })
+        let waiting = reason.map(|reason| {
+            let path = publication.path().unwrap_or_default();
+            WaitingOpening {
+                refusal: Refusal::new(publication.hostname.as_str(), Some(path), resource, reason),
+                applications: covering.iter().map(|own| own.application.id.clone()).collect(),
+            }
+        });
+        AccessStep::Opening { deletions, waiting }
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
     /// opening deletes the applications `deleted`, and removes the Access check of the path's rule.
-    fn check_nothing_else_opens(self, opened: &Place, deleted: &[OwnApplication<'_>]) -> Result<(), Reason> {
+    fn refuse_opening_others(self, opened: &Place, deleted: &[OwnApplication<'_>]) -> Result<(), Reason> {
         let Self { context, resource, .. } = self;
         let is_guarded = context.snapshot.operator().namespace_guard;
         let namespace_of = |resource: Option<&str>| resource.and_then(namespace::code_of);
-        let other = context.access_requests.unopened.iter().find(|unopened| {
+        let other = context.access_changes.unopened.iter().find(|unopened| {
             // With the namespace guard, an endpoint of another namespace cannot block an opening.
             let is_of_others =
                 is_guarded && namespace_of(unopened.resource.as_deref()) != namespace_of(resource);

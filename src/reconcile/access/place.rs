@@ -11,7 +11,7 @@ use crate::collections::inserted;
 use crate::ingress::PathPattern;
 use crate::ingress::path::expression_of_prefix;
 use crate::model::Hostname;
-use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
+use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::reconcile::access::destination::matches_host;
 use crate::reconcile::access::wanted::WantedApplication;
 use crate::reconcile::stamp;
@@ -134,26 +134,13 @@ pub fn has_destinations_of(application: &Application, place: &Place) -> bool {
     application.kind == ApplicationKind::SelfHosted && is_same
 }
 
-/// True if a policy of the application lets, or may let, visitors past without a login.
-pub fn may_be_bypassed(application: &Application) -> bool {
-    application.policies.iter().flatten().any(|policy| policy.decision.may_bypass())
-}
-
 /// True if the application of the place has the destinations, policies and session duration that are wanted.
 pub fn is_as_wanted(application: &Application, place: &Place, wanted: &WantedApplication) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     has_destinations_of(application, place)
         && application.policies.is_some()
         && present.eq(wanted.policies.iter().map(|policy| &**policy))
-        && session_duration(application) == Some(wanted.session_duration)
-}
-
-/// The session duration of the application; `None` if no endpoint can ask for that duration.
-pub fn session_duration(application: &Application) -> Option<SessionDuration> {
-    match application.session_duration.as_deref() {
-        None => Some(SessionDuration::default()),
-        Some(text) => SessionDuration::parse(text),
-    }
+        && application.asked_session_duration() == Some(wanted.session_duration)
 }
 
 /// The body that creates the application of a place, or replaces the application with the fields `present`. Fields that
@@ -196,7 +183,7 @@ pub fn body(
 mod tests {
     use super::*;
     use crate::fixture::snapshot_of_access;
-    use crate::model::access::{AttachedPolicy, PolicyDecision};
+    use crate::model::access::{AttachedPolicy, PolicyDecision, SessionDuration};
     use crate::reconcile::access::host_protection::HostProtection;
 
     fn place(hostname: &str, path: &str) -> Place {

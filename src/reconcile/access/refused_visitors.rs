@@ -4,11 +4,11 @@
 use crate::ingress::path::expression_of_prefix;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
-use crate::model::access::{Application, ApplicationKind, Destination, PolicyDecision};
+use crate::model::access::{Application, Destination};
 use crate::reconcile::Note;
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::destination::matches_host;
-use crate::reconcile::access::host_protection::{HostProtection, directory, requires_login};
+use crate::reconcile::access::host_protection::{HostProtection, directory};
 use crate::reconcile::snapshot::Snapshot;
 
 /// A note on each application whose visitors a rule of ours refuses, if it asks them for a login or lets all of them
@@ -27,7 +27,7 @@ pub(crate) fn notes(snapshot: &Snapshot) -> Vec<Note> {
         let is_of_hostname =
             |own: OwnApplication<'_>| own.place.path().is_none() && !own.place.hostname().is_wildcard();
         let is_in_front = snapshot.own_application(application).is_none_or(|own| !is_of_hostname(own));
-        if is_in_front && (requires_login(application) || lets_all_past(application)) {
+        if is_in_front && (application.requires_login() || application.lets_all_past()) {
             let mut over = application.destinations.iter();
             notes.extend(over.find_map(|over| refused_at(application, over, &hostnames, snapshot)));
         }
@@ -78,14 +78,6 @@ fn refused_at(
     None
 }
 
-/// True if the application asks none of its visitors for a login.
-fn lets_all_past(application: &Application) -> bool {
-    let mut policies = application.policies.iter().flatten().peekable();
-    application.kind == ApplicationKind::SelfHosted
-        && policies.peek().is_some()
-        && policies.all(|policy| policy.decision == PolicyDecision::Bypass)
-}
-
 /// The path whose requests both the rule and the destination's path take, if one of the two is within the other.
 fn shared_path<'a>(rule: &'a Rule, name: &str, path: Option<&'a str>) -> Option<Option<&'a str>> {
     if rule.covers(name, path) {
@@ -104,7 +96,7 @@ fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
 
 fn text(place: &str, application: &Application, is_ours: bool, rule: &Rule) -> String {
     let (name, rule) = (&application.name, rule.described());
-    if lets_all_past(application) {
+    if application.lets_all_past() {
         return format!(
             "visitors of {place:?} pass the Access application {name:?} without a login, and the rule for \
              {rule} refuses them, because they bring no token: set webhook-access-policy: none on an object \

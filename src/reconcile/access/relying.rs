@@ -15,9 +15,9 @@
 use crate::ingress::{Rule, is_status};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::changes::{AccessChanges, Asks};
 use crate::reconcile::access::host_protection::{Covering, HostProtection};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::requests::{AccessRequests, Asks};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The first rule, record, destination, zone or place that would be open without the application. `opened` is the place
@@ -25,7 +25,7 @@ use crate::reconcile::snapshot::Snapshot;
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
     opened: Option<&Place>,
-    requests: &AccessRequests,
+    requests: &AccessChanges,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let place = own.place;
@@ -53,7 +53,7 @@ struct NameUnder<'a> {
     opened: Option<&'a Place>,
     /// True if an endpoint opens the place itself.
     opens_place: bool,
-    requests: &'a AccessRequests,
+    requests: &'a AccessChanges,
 }
 
 impl NameUnder<'_> {

@@ -44,10 +44,10 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
     if let (Some(own), Some(read)) = (protection.application_made_for(path), protection.access()) {
         let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
-        let duration = place::session_duration(application);
+        let duration = application.asked_session_duration();
         let is_whole = place::has_destinations_of(application, own.place);
         let required = read.check_of([application]);
-        let protects = duration.is_some() && !place::may_be_bypassed(application);
+        let protects = duration.is_some() && !application.may_be_bypassed();
         let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
             // No endpoint can ask for an application without a policy, which refuses every visitor.

@@ -5,10 +5,10 @@ use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Note;
 use crate::reconcile::access::applications::OwnApplication;
+use crate::reconcile::access::changes::AccessChanges;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::relying::first_relying;
-use crate::reconcile::access::requests::AccessRequests;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
@@ -40,7 +40,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
             return None;
         }
         // No endpoint asks for anything.
-        let relying = first_relying(own, None, &AccessRequests::default(), snapshot);
+        let relying = first_relying(own, None, &AccessChanges::default(), snapshot);
         Some(Unneeded { own, is_replaced, relying })
     });
     unneeded.collect()

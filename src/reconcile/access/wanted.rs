@@ -13,7 +13,6 @@ use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 /// The value of [`ACCESS_POLICY`] that opens a protected place.
 pub const OPEN: &str = "none";
 
-/// Separates policies.
 const SEPARATOR: char = ',';
 
 /// The maximum number of policies of one application. Cloudflare documents no limit.
@@ -32,7 +31,7 @@ pub enum WantedAccess {
 }
 
 /// The application that an endpoint asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WantedApplication {
     /// The ids of the policies; of one that cannot be used, the text that the endpoint has.
     pub policies: Vec<Box<str>>,

@@ -173,7 +173,7 @@ impl RuleReader<'_, '_> {
                 self.mistake(ACCESS_SESSION_DURATION, problem)
             })?,
         };
-        self.check_place(rule)?;
+        self.refuse_unprotectable(rule)?;
         WantedApplication::new(&names, duration, self.reader.access, operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(WantedAccess::Protected)
@@ -208,7 +208,7 @@ impl RuleReader<'_, '_> {
     }
 
     /// Refuses a login for what no application can protect: a record without a rule, or a path that is no place.
-    fn check_place(&mut self, rule: &Read<Option<WantedRule>>) -> Read<()> {
+    fn refuse_unprotectable(&mut self, rule: &Read<Option<WantedRule>>) -> Read<()> {
         // The mistake of an unreadable rule is already in `mistakes`.
         let Ok(rule) = rule else { return Ok(()) };
         let Some(rule) = rule else {
@@ -241,7 +241,7 @@ impl RuleReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`] to true and does not, unless it misspells the
     /// property or its value.
-    pub(super) fn check_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
+    pub(super) fn is_unasked_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
         let (endpoint, properties) = (self.endpoint, self.properties);
         let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {
@@ -265,7 +265,7 @@ impl RuleReader<'_, '_> {
     }
 
     /// Adds a mistake for each misspelled name, for a value in quotation marks, and for a property that is set twice.
-    pub(super) fn check_names(&mut self) {
+    pub(super) fn add_mistakes_of_names(&mut self) {
         let is_mark = adopt::QUOTATION_MARKS;
         for (name, value) in &self.properties.entries {
             match self.reader.meaning(name) {

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 
 use crate::model::Record;
 use crate::model::text::fingerprint;
-use crate::reconcile::plan::piece::{Piece, edit_fingerprint, pieces};
+use crate::reconcile::plan::piece::{edit_fingerprint, pieces};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan_inputs::PlanInputs;
-use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -54,24 +53,22 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> 
 
 /// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
 /// has no other writes. Otherwise all writes of the hostname are sent once more.
-pub(super) fn refusals<'a>(host: &'a HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
+pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
     if inputs.paused.is_empty() {
         return Vec::new();
     }
-    let reason = |piece: &Piece<'_>| inputs.paused.get(&piece.fingerprint());
-    let path = |piece: &Piece<'a>| piece.edit.map(|planned| planned.edit.path().unwrap_or_default());
-    let refused = pieces(host).filter_map(|piece| Some((path(&piece), reason(&piece)?)));
-    let mut paused: Vec<(Option<&str>, &Reason)> = refused.collect();
-    if paused.is_empty() {
-        let writes = writes_of(host, snapshot);
-        let reverted = writes.iter().filter_map(|write| inputs.paused.get(&write.fingerprint));
-        paused = reverted.map(|reason| (None, reason)).collect();
-        if paused.len() < writes.len() {
-            return Vec::new();
-        }
-    }
-    let refusal = |(path, reason): (Option<&str>, &Reason)| {
-        Refusal::new(&host.hostname, path, host.resource.as_deref(), reason.clone())
+    let refusal = |path: Option<&str>, fingerprint: u64| {
+        let reason = inputs.paused.get(&fingerprint)?.clone();
+        Some(Refusal::new(&host.hostname, path, host.resource.as_deref(), reason))
     };
-    paused.into_iter().map(refusal).collect()
+    let refused = pieces(host).filter_map(|piece| {
+        let path = piece.edit.map(|planned| planned.edit.path().unwrap_or_default());
+        refusal(path, piece.fingerprint())
+    });
+    let refused: Vec<Refusal> = refused.collect();
+    if !refused.is_empty() {
+        return refused;
+    }
+    let reverted = writes_of(host, snapshot).into_iter().map(|write| refusal(None, write.fingerprint));
+    reverted.collect::<Option<_>>().unwrap_or_default()
 }

@@ -7,9 +7,10 @@ mod obstacle;
 pub(super) mod planner;
 mod writes;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::ingress::Rule;
+use crate::ingress::{MarkedRules, Rule};
 use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::OperatorSettings;
@@ -17,10 +18,9 @@ use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::PlanContext;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, unique_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// One hostname before anything is written.
 #[derive(Clone)]
 struct Host<'a> {
     context: PlanContext<'a>,
@@ -39,7 +39,6 @@ struct Host<'a> {
     registry_names: &'a [Box<str>],
 }
 
-/// A rule of the hostname.
 #[derive(Clone, Copy)]
 struct HostRule<'a> {
     tunnel: &'a TunnelId,
@@ -157,7 +156,7 @@ impl<'a> Host<'a> {
         !self.has_stamped_record() && self.foreign_records.is_empty()
     }
 
-    /// The tunnel that our record points to.
+    /// The tunnel of the first stamped record.
     fn record_tunnel(&self) -> Option<TunnelId> {
         self.stamped_records().next()?.tunnel()
     }
@@ -199,24 +198,24 @@ impl<'a> Host<'a> {
     }
 
     /// True if `ADOPT` takes over records of the hostname.
-    fn takes_over_records(&self) -> bool {
+    fn adopts_records(&self) -> bool {
         !self.adopted_records.is_empty()
     }
 
-    /// True if the stamp claims the record without a rule.
+    /// True if the stamp claims the record without a rule, and no record is taken over.
     fn claims_record_only(&self) -> bool {
-        !self.takes_over_records() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+        !self.adopts_records() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
-    /// True if a put of our rule for the path would change which requests the rule answers.
-    fn needs_reordering(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let Some(marked_rules) = self.context.marked_rules.get(tunnel) else { return false };
-        let taken_over: Vec<_> = self.adopted_rules().filter(|taken| taken.tunnel == tunnel).collect();
-        let is_own = |rule: &Rule| taken_over.iter().any(|taken| rule.is_for(&self.hostname, taken.path()));
-        match &*taken_over {
-            [] => marked_rules.needs_reordering(&self.hostname, path),
-            _ => marked_rules.with_own(&is_own).needs_reordering(&self.hostname, path),
-        }
+    /// The rules of a tunnel, with the adopted ones marked as ours.
+    fn marked_rules(&self, tunnel: &TunnelId) -> Option<Cow<'a, MarkedRules<'a>>> {
+        let marked_rules = self.context.marked_rules.get(tunnel)?;
+        let adopted: Vec<_> = self.adopted_rules().filter(|adopted| adopted.tunnel == tunnel).collect();
+        let is_own = |rule: &Rule| adopted.iter().any(|adopted| rule.is_for(&self.hostname, adopted.path()));
+        Some(match &*adopted {
+            [] => Cow::Borrowed(marked_rules),
+            _ => Cow::Owned(marked_rules.with_own(&is_own)),
+        })
     }
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
@@ -225,8 +224,8 @@ impl<'a> Host<'a> {
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the hostname's only record is ours, and was created to point to a tunnel less than `NEW_RECORD_MAX_AGE`
-    /// ago.
+    /// True if one record is ours and none is taken over, and if that record points to a tunnel and was created less
+    /// than `NEW_RECORD_MAX_AGE` ago.
     fn has_new_record(&self) -> bool {
         let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };
         let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));
@@ -245,7 +244,7 @@ impl<'a> Host<'a> {
 fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>> {
     let own = snapshot.own_digests().of(hostname.as_str());
     let rules = snapshot.digested_rules_of(hostname);
-    let naming = naming_digests(&rules);
+    let naming = unique_digests(&rules);
     let rules = rules.into_iter().map(|(digest, (tunnel, rule))| {
         let ownership = if own.is_some_and(|own| own.contains(&digest)) {
             Ownership::Ours

@@ -10,7 +10,6 @@ use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, OperatorSettings, hint};
 
-/// All notes on the writes of `plan`.
 pub(super) fn notes_of(
     plan: &Plan,
     snapshot: &Snapshot,
@@ -87,13 +86,14 @@ fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
             record.name.split_once('.').is_some_and(|(_, parent)| parent == domain)
                 && record.tunnel().is_some()
         };
-        let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
-        let text = format!(
-            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse deeper \
-             names unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
-             one); look under SSL/TLS, Edge Certificates"
-        );
-        is_first.then(|| host.note(text))
+        if !is_deep || !looked_at.insert(domain) || zone.records_within(domain).iter().any(is_like) {
+            return None;
+        }
+        Some(host.note(format!(
+            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse \
+             deeper names unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a \
+             custom one); look under SSL/TLS, Edge Certificates"
+        )))
     })
     .collect()
 }

@@ -159,7 +159,6 @@ impl HostOutcome {
 }
 
 impl PlannedEdit {
-    /// The digest of the rule.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.tunnel, self.edit.path())
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{Hostname, Record, hostname};
+use crate::reconcile::access::changes::{AccessChanges, Asks, UnopenedPlace};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::requests::{AccessRequests, Asks, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL, path_of,
@@ -19,7 +19,7 @@ use crate::reconcile::{Settings, namespace};
 
 /// The request for one hostname.
 #[derive(Debug, Default)]
-pub(super) struct HostRequest {
+pub(super) struct HostChanges {
     /// By path and object.
     pub(super) wanted: Vec<Wanted<Publication>>,
     pub(super) withdrawn: Withdrawn,
@@ -59,8 +59,8 @@ impl<P> Wanted<P> {
 
 /// The requests of `changes` by hostname, with a reason in place of the publication of each endpoint with a mistake or
 /// of another namespace.
-pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostRequest> {
-    let mut requests: BTreeMap<Box<str>, HostRequest> = BTreeMap::new();
+pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Box<str>, HostChanges> {
+    let mut requests: BTreeMap<Box<str>, HostChanges> = BTreeMap::new();
     let Changes { wanted, deleted } = changes;
     let mut reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
     for endpoint in wanted {
@@ -84,7 +84,7 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
         }
     }
     for (name, request) in &mut requests {
-        let HostRequest { wanted, withdrawn, registry_names } = request;
+        let HostChanges { wanted, withdrawn, registry_names } = request;
         // The endpoints of a hostname have TXT records of the same names.
         registry_names.sort_unstable();
         registry_names.dedup();
@@ -101,7 +101,7 @@ pub(super) fn by_hostname(changes: &Changes, snapshot: &Snapshot) -> BTreeMap<Bo
 }
 
 /// Refuses the endpoints of objects whose namespace may not have the hostname.
-fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) {
+fn refuse_strangers(name: &str, request: &mut HostChanges, snapshot: &Snapshot) {
     let read = request.wanted.iter().filter(|one| one.accepted().is_some());
     let objects = read.filter_map(|one| one.resource.as_deref());
     let entitled = namespace::entitled(name, &request.registry_names, objects, snapshot);
@@ -115,11 +115,11 @@ fn refuse_strangers(name: &str, request: &mut HostRequest, snapshot: &Snapshot) 
 
 /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
 /// to have the hostname, a refused endpoint still closes its place.
-pub(super) fn access_requests(
-    requests: &BTreeMap<Box<str>, HostRequest>,
+pub(super) fn access_changes(
+    requests: &BTreeMap<Box<str>, HostChanges>,
     snapshot: &Snapshot,
-) -> AccessRequests {
-    let mut all = AccessRequests::default();
+) -> AccessChanges {
+    let mut all = AccessChanges::default();
     for (name, request) in requests {
         let Ok(hostname) = Hostname::parse(name) else { continue };
         all.withdrawn.extend(request.withdrawn.keys().map(|path| Place::of(&hostname, path_of(path))));
@@ -154,7 +154,7 @@ pub(super) fn access_requests(
 fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
     let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
     let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
-    let is_free = |zone| snapshot.operator().adopt.takes_records() || !is_held(zone);
+    let is_free = |zone| snapshot.operator().adopt.adopts_records() || !is_held(zone);
     snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
 }
 

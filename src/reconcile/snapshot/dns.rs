@@ -9,7 +9,7 @@ use crate::reconcile::snapshot::Snapshot;
 const COMMENT_MAX_BYTES_FREE: usize = 100;
 
 /// The largest comment on a paid zone, in bytes.
-const COMMENT_MAX_BYTES_PAID: usize = 500;
+pub(crate) const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// One zone and its records.
 #[derive(Clone, Debug)]

@@ -140,11 +140,11 @@ impl Snapshot {
 /// The digests of the rules of a hostname that a stamp names: these rules are ours. `rules` are all rules of the
 /// hostname. If our record was deleted by hand, `adoption::reclaimed` decides.
 fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTreeSet<Digest> {
-    &naming_digests(rules) & &stamp.claims.digests
+    &unique_digests(rules) & &stamp.claims.digests
 }
 
 /// Each digest that exactly one of the rules has. `rules` are all rules of a hostname.
-pub(crate) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
+pub(crate) fn unique_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
     let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
     inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())

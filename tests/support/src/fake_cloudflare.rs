@@ -141,7 +141,7 @@ pub struct FakeCloudflare {
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
     /// Tunnels that cannot be written, with the reasons.
-    pub unwritable: BTreeMap<TunnelId, Reason>,
+    pub failed_tunnels: BTreeMap<TunnelId, Reason>,
     /// The zones and tunnels, by id, whose answers are old, with what shows it.
     pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
@@ -251,7 +251,7 @@ impl FakeCloudflare {
             served: "",
             unconfigured_tunnels: BTreeSet::new(),
             unready: BTreeMap::new(),
-            unwritable: BTreeMap::new(),
+            failed_tunnels: BTreeMap::new(),
             old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
@@ -525,8 +525,8 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        let (unready, unwritable) = (self.unready.clone(), self.unwritable.clone());
-        PlanInputs { unready, unwritable, ..PlanInputs::default() }
+        let (unready, failed_tunnels) = (self.unready.clone(), self.failed_tunnels.clone());
+        PlanInputs { unready, failed_tunnels, ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

@@ -20,17 +20,18 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let is_allowed = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && !accepted.is_empty() { with_records(host) } else { host };
     let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
-    take(&mut host, &reclaimed, Ownership::Ours);
+    mark_foreign(&mut host, &reclaimed, Ownership::Ours);
     if host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
-        let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
-        take(&mut host, &taken_over, Ownership::Adopted);
+        let adopted = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
+        mark_foreign(&mut host, &adopted, Ownership::Adopted);
     }
     host
 }
 
-/// Takes the foreign rules with these digests. Rules that share a digest are `Ambiguous`, so none of them is taken.
-fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
+/// Gives the foreign rules with these digests another ownership. Rules that share a digest are `Ambiguous`, so none of
+/// them changes.
+fn mark_foreign(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
     let foreign = host.rules.iter_mut().filter(|rule| rule.ownership == Ownership::Foreign);
     foreign.filter(|rule| digests.contains(&rule.digest)).for_each(|rule| rule.ownership = ownership);
 }
@@ -60,7 +61,7 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
     host.adopted_records = std::mem::take(&mut host.foreign_records);
     let stamps: Vec<Option<Stamp>> = host.adopted_records.iter().map(|record| Stamp::of(record)).collect();
     for stamp in stamps.iter().flatten() {
-        take(&mut host, &stamp.claims.digests, Ownership::Adopted);
+        mark_foreign(&mut host, &stamp.claims.digests, Ownership::Adopted);
     }
     if host.stamp.is_none() {
         host.stamp = stamps.into_iter().next().map(|first| stamp_for(&host, first));
@@ -89,7 +90,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>) -> Stamp {
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel of a record that is taken
 /// over.
 fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
-    let visited = host.record_tunnel().filter(|_| host.takes_over_records());
+    let visited = host.record_tunnel().filter(|_| host.adopts_records());
     let tunnels = [Some(gated.tunnel()), visited.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()
 }

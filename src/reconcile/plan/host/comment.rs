@@ -39,12 +39,12 @@ const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it 
 /// is no longer claimed.
 pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
-    claims.is_protected = host.protection().needs_mark(claims.is_protected);
+    claims.is_protected = host.protection().needs_protection_claim(claims.is_protected);
     claims.is_released &= accepted.is_empty();
-    claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
-    for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
-        claims.record_only = gated.rule().is_none();
-    }
+    claims.record_only = match accepted.iter().find(|gated| gated.path().is_none()) {
+        Some(whole) => whole.rule().is_none(),
+        None => host.claims_record_only() && !withdrawn.contains(&None),
+    };
     claims.digests.extend(host.stamped_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));
     claims
@@ -80,7 +80,7 @@ pub(super) fn lack_of_room(
 /// True if the stamp already claims the endpoint's rule, or the record alone.
 pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
-    claims.filter(|_| !host.takes_over_records()).is_some_and(|claims| match gated.digest() {
+    claims.filter(|_| !host.adopts_records()).is_some_and(|claims| match gated.digest() {
         Some(digest) => claims.digests.contains(&digest),
         None => claims.record_only,
     })
@@ -97,7 +97,7 @@ impl CommentTemplate {
             stamp,
             namespace: host.operator().namespace_guard.then(asking).flatten(),
             limit_bytes: host.zone.comment_max_bytes(),
-            may_be_cut: host.takes_over_records(),
+            may_be_cut: host.adopts_records(),
         }
     }
 

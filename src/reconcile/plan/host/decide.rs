@@ -13,7 +13,6 @@ use crate::ingress::WantedRule;
 use crate::model::text::rule_at;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
-use crate::reconcile::access::host_protection::requires_login;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::plan::planned::HostOutcome;
@@ -65,13 +64,23 @@ pub(super) fn decide<'a>(
     // `adjust` leaves one endpoint for each path. Of several that are not refused so far, the first by object counts.
     let mut paths = BTreeSet::new();
     let counts = |one: &Wanted<Gated>| one.reason().is_some() || paths.insert(one.set_identifier.clone());
-    let wanted = wanted.into_iter().filter(counts).collect();
-    let (host, wanted, mut application_writes) = settled(before, wanted, withdrawals);
+    let mut wanted: Vec<Wanted<Gated>> = wanted.into_iter().filter(counts).collect();
+    let mut host = refuse_unpublishable(before, &mut wanted, withdrawals);
+    // It is known now which endpoints could be published. A dry run writes nothing, so no rule waits.
+    let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
+    if !application_writes.is_empty() && !host.is_dry_run() {
+        let waiting = before_application(&host, &wanted);
+        refuse(&mut wanted, waiting);
+        host = refuse_unpublishable(before, &mut wanted, withdrawals);
+    }
     let refusal = |one: &Wanted<Gated>| Some(one.refusal(host.name(), one.reason()?));
     let mut refusals: Vec<Refusal> = wanted.iter().filter_map(refusal).collect();
     refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
-    let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| wanted.is_empty());
-    refusals.extend(ambiguous.map(|(path, reason)| Refusal::new(host.name(), Some(path), None, reason)));
+    if wanted.is_empty()
+        && let Some((path, reason)) = obstacle::ambiguous_own_rule(&host)
+    {
+        refusals.push(Refusal::new(host.name(), Some(path), None, reason));
+    }
     let mut openings = Vec::new();
     for one in &wanted {
         if let Some(AccessStep::Opening { deletions, waiting }) = one.accepted().map(Gated::access_step) {
@@ -86,42 +95,39 @@ pub(super) fn decide<'a>(
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// The endpoints after the refusal of those that cannot be published, the hostname with everything that is taken over
-/// for the others, and the work on applications that comes before rules.
-fn settled<'a>(
+/// Refuses endpoints until the others can be published together. Returns the hostname with everything that is taken
+/// over for these.
+fn refuse_unpublishable<'a>(
     before: &Host<'a>,
-    mut wanted: Vec<Wanted<Gated>>,
+    wanted: &mut [Wanted<Gated>],
     withdrawals: &Withdrawn,
-) -> (Host<'a>, Vec<Wanted<Gated>>, Vec<ApplicationWrite>) {
-    let mut first_writes = Vec::new();
+) -> Host<'a> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
-        let mut refused = refused_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
-        if refused.is_empty() && first_writes.is_empty() {
-            // Last, when it is known which endpoints could be published. A dry run writes nothing, so no rule waits.
-            first_writes = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-            refused = if host.is_dry_run() { Vec::new() } else { before_application(&host, &wanted) };
-        }
+        let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
+        let refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
         if refused.is_empty() {
-            return (host, wanted, first_writes);
+            return host;
         }
-        // The reasons stand in place of the publications.
-        for (index, reason) in refused {
-            if let Some(one) = wanted.get_mut(index) {
-                one.publication = Err(reason);
-            }
+        refuse(wanted, refused);
+    }
+}
+
+/// Puts the reasons in place of the publications.
+fn refuse(wanted: &mut [Wanted<Gated>], refused: Vec<(usize, Reason)>) {
+    for (index, reason) in refused {
+        if let Some(one) = wanted.get_mut(index) {
+            one.publication = Err(reason);
         }
     }
 }
 
 /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
 fn opening_note(host: &Host<'_>, one: &Wanted<Gated>) -> Option<Note> {
-    let gated = one.accepted()?;
-    let is_open = gated.publication().wanted_access == WantedAccess::Open;
-    let covering = if is_open { host.protection().covering(gated.path()) } else { Vec::new() };
+    let gated = one.accepted().filter(|gated| gated.publication().wanted_access == WantedAccess::Open)?;
+    let covering = host.protection().covering(gated.path());
     let foreign = covering.iter().find(|over| over.own.is_none() && over.takes_every_request);
-    let foreign = foreign.map(|over| over.application).filter(|application| requires_login(application));
+    let foreign = foreign.map(|over| over.application).filter(|application| application.requires_login());
     let rule = rule_at(&one.set_identifier);
     let text = match foreign {
         Some(foreign) => format!(

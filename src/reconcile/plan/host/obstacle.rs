@@ -55,8 +55,8 @@ impl<'h, 'a> Obstacles<'h, 'a> {
         let left = self.left_behind.as_ref().filter(|(visited, _)| visited != gated.tunnel());
         if let Some((visited, rule)) = left {
             let is_ours = host.snapshot().own_digests().has(visited, rule);
-            let (tunnel, rule) = (visited.clone(), rule.described().into());
-            return Some(Reason::RuleLeftBehind { tunnel, rule, is_ours });
+            let rule = rule.described().into();
+            return Some(Reason::RuleLeftBehind { tunnel: visited.clone(), rule, is_ours });
         }
         if gated.tunnel() != tunnel {
             return Some(Reason::TwoTunnels { tunnel: tunnel.clone() });
@@ -158,8 +158,8 @@ fn ambiguity(
     }
     let keeps_login =
         |rule: &Rule| !rule.has_hostname(&host.hostname) || !without_login.contains(&rule.path());
-    let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path, &keeps_login)?;
-    Some(Reason::RuleConflict(refusal))
+    let conflict = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path, &keeps_login)?;
+    Some(Reason::RuleConflict(conflict))
 }
 
 /// The path of a rule that the stamp names, but that is not ours because another rule has its digest; and the reason.

@@ -10,15 +10,15 @@ use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::fingerprints;
 use crate::reconcile::plan::piece::rule_fingerprint;
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::{HostRequest, Wanted};
+use crate::reconcile::plan::request::{HostChanges, Wanted};
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
 /// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname,
-/// [`decide`] chooses the part of the request that is carried out, and [`HostOutcome`] is the writes with all that is
-/// said about them.
-pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'_>) -> HostOutcome {
+/// [`decide`] chooses the part of the request that is carried out, and [`HostOutcome`] has the writes, refusals and
+/// notes.
+pub(crate) fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> HostOutcome {
     let snapshot = context.snapshot;
     // The object that asks for the hostname; the first if there are several.
     let object = request.wanted.iter().filter_map(|one| one.resource.as_ref()).min().cloned();
@@ -31,7 +31,7 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
         let mistakes = request.wanted.iter().filter_map(|one| Some(one.refusal(name, one.reason()?)));
         return HostOutcome::refused(mistakes.collect());
     };
-    let HostRequest { wanted, withdrawn, registry_names } = request;
+    let HostChanges { wanted, withdrawn, registry_names } = request;
     let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
     let wanted = judge_all(wanted, context);
     let host = Host::of(context, zone, hostname, &registry_names);
@@ -47,20 +47,21 @@ pub(crate) fn plan_host(name: &str, request: HostRequest, context: PlanContext<'
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
-    let (plan, outcome) = match planned {
-        Ok((plan, unfinished)) => {
-            let plan = Some(plan).filter(|plan| !plan.is_empty());
-            (plan, decision.outcome.with_refusals(unfinished.into_iter().map(refusal)))
-        }
-        Err(reason) => {
-            let plan = deletion_of_hiding_record(&decision.host, resource.clone());
-            (plan, decision.outcome.without_plan([refusal(reason)]))
-        }
+    let outcome = match planned {
+        Ok((plan, unfinished)) => HostOutcome {
+            plan: Some(plan).filter(|plan| !plan.is_empty()),
+            counts_as_deletion,
+            ..decision.outcome.with_refusals(unfinished.into_iter().map(refusal))
+        },
+        Err(reason) => HostOutcome {
+            plan: deletion_of_hiding_record(&decision.host, resource.clone()),
+            counts_as_deletion,
+            ..decision.outcome.without_plan([refusal(reason)])
+        },
     };
-    let outcome = HostOutcome { counts_as_deletion, ..outcome };
     let refused_before = |plan| fingerprints::refusals(plan, snapshot, context.inputs);
-    let refusals = plan.as_ref().map(refused_before).unwrap_or_default();
-    if refusals.is_empty() { HostOutcome { plan, ..outcome } } else { outcome.without_plan(refusals) }
+    let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
+    if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
 }
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
@@ -68,7 +69,7 @@ fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<
     let judge = |publication, resource: Option<&str>| {
         let gated = gate::pass_gate(context, publication, resource)?;
         if let Some(rule) = gated.rule() {
-            context.inputs.check_not_paused(|| rule_fingerprint(gated.tunnel(), rule))?;
+            context.inputs.refuse_paused(|| rule_fingerprint(gated.tunnel(), rule))?;
         }
         Ok(gated)
     };

@@ -84,7 +84,8 @@ impl Repoint {
 impl<'r, 'a> Change<'r, 'a> {
     fn of(decision: &'r Decision<'a>, accepted: &[&'r Gated]) -> Self {
         let Decision { host, withdrawn, .. } = decision;
-        let (wanted_tunnel, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
+        let wanted_tunnel = accepted.first().map(|first| first.tunnel());
+        let puts = puts(host, accepted);
         let is_withdrawn =
             |rule: &HostRule<'_>| Some(rule.tunnel) == wanted_tunnel && withdrawn.contains(&rule.path());
         // A withdrawn rule that the wanted tunnel still has would answer the visitors of its path once they come there.
@@ -102,7 +103,9 @@ impl<'r, 'a> Change<'r, 'a> {
         let deleted_later = self.deleted_later.iter().map(|rule| rule.tunnel);
         let local = edited.clone().chain(deleted_later).find(|tunnel| !self.host.is_writable(tunnel));
         let local = local.map(|tunnel| Reason::LocalTunnel { tunnel: tunnel.clone() });
-        local.or_else(|| edited.find_map(|tunnel| self.host.context.inputs.unwritable.get(tunnel).cloned()))
+        local.or_else(|| {
+            edited.find_map(|tunnel| self.host.context.inputs.failed_tunnels.get(tunnel).cloned())
+        })
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
@@ -151,19 +154,19 @@ impl<'r, 'a> Change<'r, 'a> {
     ) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced_registry_records(host);
-        let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
-        let mut unstamp = Vec::new();
+        let mut in_stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
+        let mut in_unstamp = Vec::new();
         match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = during.filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped = after.filter(|text| self.meaning(&text_before) != self.meaning(text));
-                stamp.extend(self.patch(record, Stage::Stamp, stamped));
-                unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
+                in_stamp.extend(self.patch(record, Stage::Stamp, stamped));
+                in_unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
             }
-            None => stamp.extend(self.without_cname(during)),
+            None => in_stamp.extend(self.without_cname(during)),
         }
-        (stamp, unstamp)
+        (in_stamp, in_unstamp)
     }
 
     /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
@@ -204,7 +207,7 @@ impl<'r, 'a> Change<'r, 'a> {
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
     /// stamps are compared, so text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        self.host.takes_over_records() || self.meaning(&record.comment) != self.meaning(comment)
+        self.host.adopts_records() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
     /// The stamp in a comment, bound to the hostname, so that a missing hostname code makes no difference.
@@ -223,7 +226,8 @@ pub(super) fn planned_writes(
     decision: &Decision<'_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
-    let (Decision { host, withdrawn, .. }, accepted) = (decision, &*decision.accepted());
+    let Decision { host, withdrawn, .. } = decision;
+    let accepted = &*decision.accepted();
     let change = Change::of(decision, accepted);
     if let Some(reason) = change.unwritable() {
         return Err(reason);
@@ -255,7 +259,7 @@ pub(super) fn planned_writes(
         claims_during,
         claims_after,
         removed_dangling,
-        ..unwritten(host, comment, resource)
+        ..empty_plan(host, comment, resource)
     };
     Ok((plan, unfinished))
 }
@@ -266,12 +270,12 @@ pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<st
     hides_wildcard(host).then(|| HostPlan {
         unstamp_operations: deletions(host),
         removed_dangling: comment::dangling(host, &[]),
-        ..unwritten(host, CommentTemplate::of(host, &[]), resource)
+        ..empty_plan(host, CommentTemplate::of(host, &[]), resource)
     })
 }
 
 /// A plan without writes.
-fn unwritten(host: &Host<'_>, comment: CommentTemplate, resource: Option<Box<str>>) -> HostPlan {
+fn empty_plan(host: &Host<'_>, comment: CommentTemplate, resource: Option<Box<str>>) -> HostPlan {
     HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
@@ -306,14 +310,15 @@ fn repoint(host: &Host<'_>, wanted: Option<&TunnelId>, is_in_place: bool) -> Rep
 
 /// The wanted rules that are missing, different or shadowed.
 fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
-    let is_put = |gated: &&&Gated| {
-        let (tunnel, path) = (gated.tunnel(), gated.path());
-        gated.rule().is_some_and(|wanted| {
-            let present = host.stamped_rule_at(tunnel, path);
-            !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
-        })
+    let marked_rules = accepted.first().and_then(|first| host.marked_rules(first.tunnel()));
+    let is_put = |gated: &Gated| {
+        let Some(wanted) = gated.rule() else { return false };
+        let present = host.stamped_rule_at(gated.tunnel(), gated.path());
+        let moves =
+            || marked_rules.as_ref().is_some_and(|all| all.needs_reordering(&host.hostname, gated.path()));
+        !present.is_some_and(|present| present.rule.equals(wanted)) || moves()
     };
-    accepted.iter().filter(is_put).copied().collect()
+    accepted.iter().copied().filter(|gated| is_put(gated)).collect()
 }
 
 /// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.

@@ -12,7 +12,7 @@ use crate::reconcile::snapshot::Snapshot;
 
 /// What all endpoints of a request ask of Access.
 #[derive(Debug, Default)]
-pub(crate) struct AccessRequests {
+pub(crate) struct AccessChanges {
     pub(crate) open: BTreeSet<Place>,
     pub(crate) withdrawn: BTreeSet<Place>,
     /// The places that are not to be opened.
@@ -53,8 +53,8 @@ impl UnopenedPlace {
             && decides()
     }
 
-    /// True if deleting the applications opens nothing here that is not checked elsewhere: visitors still need a login,
-    /// or the place is published without policies, so that its rule is checked as one that relies on an application.
+    /// True if the place stays closed without the applications `deleted`. A published place without policies counts as
+    /// closed, because `first_relying` looks at its rule.
     pub(super) fn stays_closed_without(&self, deleted: &[OwnApplication<'_>], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(self.place.hostname(), snapshot), self.place.path());
         if self.asks == Asks::Nothing {
