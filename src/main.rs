@@ -50,7 +50,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Exit> {
     let config = || Config::read(variables).map_err(usage);
-    let (clock, json) = (Arc::new(SystemClock), arguments.json);
+    let clock = Arc::new(SystemClock);
+    let json = arguments.json;
     let layout = match (json, io::stdout().is_terminal()) {
         (true, _) => Layout::Json,
         (false, true) => Layout::Terminal,

@@ -127,7 +127,8 @@ impl Client {
         name: &str,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let (path, body) = (tags_path(account), json!({ "name": name }).to_string());
+        let path = tags_path(account);
+        let body = json!({ "name": name }).to_string();
         self.write::<IgnoredAny>(ApiResource::AccessTags, Method::POST, &path, body.as_bytes(), deadline)
             .map(drop)
     }

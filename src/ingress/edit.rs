@@ -247,7 +247,8 @@ impl<'a> MarkedRules<'a> {
             Some(entry) => Cow::Owned(entry.rule.with(wanted)),
             None => Cow::Owned(Rule::wanted(wanted)),
         };
-        let (placement, entry) = (near.placement(scope), MarkedRule::new(rule, true));
+        let placement = near.placement(scope);
+        let entry = MarkedRule::new(rule, true);
         if let (Some(present), None) = (present, &placement) {
             self.list.splice(present..=present, [entry]);
             return Ok(!is_equal);

@@ -217,8 +217,8 @@ impl Backend {
             (is_elsewhere && Stamp::of(record)?.owner == self.provider_settings.operator.owner)
                 .then_some(tunnel)
         });
-        let candidates: BTreeSet<TunnelId> = inserted(candidates);
-        let (now, candidates) = (self.clock.now(), Vec::from_iter(candidates));
+        let candidates = Vec::from_iter(inserted::<BTreeSet<TunnelId>, _>(candidates));
+        let now = self.clock.now();
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
         lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
         let exist = try_in_parallel(self.provider_settings.parallel_calls, &candidates, |tunnel| {

@@ -162,8 +162,9 @@ impl<'a> Execution<'a> {
     fn write_groups(&mut self, target: WriteTarget<'a>, halving: &mut Halving<'a>) -> Result<bool, Stop> {
         let (mut is_answered, mut is_first) = (false, true);
         loop {
-            let (operations_max, time_left) = (self.operations_max(target), self.context.time_left());
-            let sent = halving.next(operations_max, time_left, |host| self.ledger.is_given_up(host));
+            let time_left = self.context.time_left();
+            let sent =
+                halving.next(self.operations_max(target), time_left, |host| self.ledger.is_given_up(host));
             if sent.is_empty() {
                 return Ok(is_answered);
             }

@@ -153,12 +153,12 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let (provider, targets) = (self.context.provider, &self.memory.targets);
+        let targets = &self.memory.targets;
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         PlanInputs {
             paused: self.memory.write_history.paused(self.context.now()),
             failed_tunnels: snapshot.tunnels.keys().filter_map(failure).collect(),
-            is_dry_run: provider.is_dry_run(),
+            is_dry_run: self.context.provider.is_dry_run(),
             ..PlanInputs::default()
         }
     }
@@ -199,7 +199,7 @@ impl ApplyRequest<'_> {
     /// left, the probe may use enough of it for a read and a write: a tunnel that is never probed would never be
     /// written again. True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
-        let (provider, targets) = (self.context.provider, &mut self.memory.targets);
+        let targets = &mut self.memory.targets;
         let now = self.context.now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
             Reason::TunnelFailed(tunnel, _) => Some(tunnel),
@@ -208,8 +208,8 @@ impl ApplyRequest<'_> {
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
         let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
         let context = self.context.within((self.context.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
-        let probes =
-            context.in_parallel(&tunnels, |tunnel| provider.run_writes(|| probe_tunnel(context, tunnel)));
+        let probes = context
+            .in_parallel(&tunnels, |tunnel| context.provider.run_writes(|| probe_tunnel(context, tunnel)));
         let mut is_any_writable = false;
         for (tunnel, probe) in tunnels.iter().zip(probes) {
             let Some(result) = probe else { continue };
@@ -237,7 +237,8 @@ impl ApplyRequest<'_> {
         write: &ApplicationWrite,
         result: Result<(), NotWritten>,
     ) -> Option<Reason> {
-        let (now, history) = (self.context.now(), &mut self.memory.write_history);
+        let now = self.context.now();
+        let history = &mut self.memory.write_history;
         let content = write.content_fingerprint();
         match result {
             Ok(()) => {

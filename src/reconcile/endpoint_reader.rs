@@ -134,8 +134,8 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<CanonicalEndpoint> {
         let service = self.service_text(endpoint, targets, properties)?;
-        let (asks_for_login, uses_default) =
-            (self.asks_for_login(properties), service.source == DEFAULT_SERVICE);
+        let asks_for_login = self.asks_for_login(properties);
+        let uses_default = service.source == DEFAULT_SERVICE;
         let mut reader = RuleReader { reader: self, endpoint, targets, properties, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
@@ -149,15 +149,15 @@ impl<'s> EndpointReader<'s> {
                  set a service without a group";
             reader.mistake(property, problem);
         }
-        let (mistakes, settings) = (reader.mistakes, self.settings);
-        let target = tunnel.as_ref().unwrap_or_else(|_| settings.default_tunnel()).hostname();
+        let mistakes = reader.mistakes;
+        let target = tunnel.as_ref().unwrap_or_else(|_| self.settings.default_tunnel()).hostname();
         // ExternalDNS sets the owner label itself when it sends changes. An owner label of a source is removed, because
         // the webhook would refuse all these changes for it.
         let labels = endpoint.labels.without(OWNER_LABEL);
         let publication = match (hostname, tunnel, rule, wanted_access) {
             (Ok(hostname), Ok(tunnel), Ok(rule), Ok(wanted_access)) if mistakes.is_empty() => {
                 let publication = Publication { hostname, tunnel, rule, wanted_access };
-                namespace::mistake(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
+                namespace::mistake(&publication, endpoint.labels.value(RESOURCE_LABEL), self.settings)
                     .map_or(Ok(publication), |mistake| Err(vec![mistake]))
             }
             _ => Err(mistakes),

@@ -25,7 +25,8 @@ pub struct ForeignRule {
 
 /// Every foreign rule, in the order of the tunnels. `namespace` is the objects' namespace, for the namespace guard.
 pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
-    let (own, settings) = (snapshot.own_digests(), &*snapshot.settings);
+    let own = snapshot.own_digests();
+    let settings = &*snapshot.settings;
     let mut reader = EndpointReader::new(settings, &snapshot.access);
     let mut found = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {

@@ -188,7 +188,8 @@ fn foreign_record(record: &Record, tunnel: &TunnelId, snapshot: &Snapshot) -> Op
         if hostname.is_some_and(|hostname| !present.document.rules_of(&hostname).is_empty()) {
             return None;
         }
-        let (mut rules, pattern) = (present.document.rules().iter(), HostPattern::of(&record.name));
+        let mut rules = present.document.rules().iter();
+        let pattern = HostPattern::of(&record.name);
         let takes_some =
             |rule: &Rule| rule.may_match(&record.name, None) || pattern.includes(rule.folded_hostname());
         if !record_only && !rules.any(|rule| !rule.is_catch_all() && takes_some(rule)) {

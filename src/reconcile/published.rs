@@ -32,7 +32,8 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
             if !names.is_empty() {
                 what += &format!("; protected by {names:?}");
             }
-            let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());
+            let path = path.unwrap_or_default().into();
+            let resource = stamp.resource.clone();
             found.push(PublishedPath { path, resource, what, is_served });
         };
         let rules = snapshot.rules_claimed_by(hostname, &stamp);

@@ -83,7 +83,8 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
             if let Some(Holder::Unclear(namespaces)) = &view.unnamed_holder {
                 shown.notes.push(notes::without_namespace(record, namespaces));
             }
-            let (views, of_record) = (view.path_views(), view.drift());
+            let views = view.path_views();
+            let of_record = view.drift();
             shown.unprotected += views.iter().filter(|path| path.drift.contains(&Drift::Access)).count();
             shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path, &of_record)));
         }
@@ -248,7 +249,8 @@ impl<'a> RecordView<'a> {
         if let Some(resource) = &self.stamp.resource {
             labels.set(RESOURCE_LABEL, resource);
         }
-        let (name, target) = (self.record.name.to_string(), self.record.content.to_string());
+        let name = self.record.name.to_string();
+        let target = self.record.content.to_string();
         let set_identifier = path.unwrap_or_default().to_owned();
         let endpoint = canonical::render(name, target, set_identifier, properties, labels);
         Endpoint { record_type: self.record.record_type.to_string(), ..endpoint }

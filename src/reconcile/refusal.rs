@@ -24,7 +24,8 @@ pub struct Refusal {
 impl Refusal {
     /// The refusal of one endpoint, or without a set identifier of a whole hostname.
     pub fn new(hostname: &str, set_identifier: Option<&str>, resource: Option<&str>, reason: Reason) -> Self {
-        let (set_identifier, resource) = (set_identifier.map(Into::into), resource.map(Into::into));
+        let set_identifier = set_identifier.map(Into::into);
+        let resource = resource.map(Into::into);
         Self { hostname: hostname.into(), set_identifier, resource, reason }
     }
 
@@ -49,7 +50,8 @@ impl Refusal {
                 lines.push(Self { set_identifier: path, ..(*first).clone() }.line());
                 continue;
             }
-            let (reason, count) = (&first.reason, hostnames.len());
+            let reason = &first.reason;
+            let count = hostnames.len();
             let mut names =
                 hostnames.into_iter().take(limits::NAMES_SHOWN_MAX).collect::<Vec<_>>().join(", ");
             if let Some(more) = count.checked_sub(limits::NAMES_SHOWN_MAX).filter(|more| *more > 0) {

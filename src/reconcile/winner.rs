@@ -186,7 +186,8 @@ impl<'a> Contest<'a> {
     /// record.
     fn present(&self) -> Option<Vec<Property>> {
         let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
-        let (hostname, path) = (Hostname::parse(dns_name).ok()?, path_of(set_identifier));
+        let hostname = Hostname::parse(dns_name).ok()?;
+        let path = path_of(set_identifier);
         let protection = HostProtection::of(&hostname, self.snapshot);
         let mut properties = if path.is_none() && protection.record_only().is_some() {
             vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]

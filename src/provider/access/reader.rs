@@ -43,7 +43,8 @@ impl Backend {
         zones: &[&Zone],
         deadline: Deadline,
     ) -> Result<AccessSnapshot, AccessReadError> {
-        let (client, parallel_calls) = (&self.client, self.provider_settings.parallel_calls);
+        let client = &self.client;
+        let parallel_calls = self.provider_settings.parallel_calls;
         let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let calls: [&(dyn Fn() + Sync); 3] = [
             &|| drop(team.set(client.access_team(account, deadline))),

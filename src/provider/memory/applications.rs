@@ -50,7 +50,8 @@ pub(crate) struct AccessMemory {
 
 impl AccessMemory {
     pub(crate) fn remember(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
-        let (mut written, place) = (lock(&self.written), place.clone());
+        let mut written = lock(&self.written);
+        let place = place.clone();
         written.retain(|write| write.place != place || write.outcome.id() != outcome.id());
         written.push(RecentWrite { place, outcome, at });
     }

@@ -82,7 +82,8 @@ impl Newest {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
             return Some(format!("the answer is about tunnel {other}"));
         }
-        let (number, has_rules) = (answer.version, !document.rules().is_empty());
+        let number = answer.version;
+        let has_rules = !document.rules().is_empty();
         // Cloudflare may send a version in a form that this program does not know.
         if number < 0 && has_rules {
             return None;

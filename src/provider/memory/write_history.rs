@@ -82,7 +82,8 @@ impl WriteHistory {
 
     /// Remembers a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn remember_written(&mut self, write: &ComparedWrite, now: Instant) {
-        let (key, content) = (Key::Done(write.key), write.fingerprint);
+        let key = Key::Done(write.key);
+        let content = write.fingerprint;
         let is_same = |known: &Remembered| known.content == content && now < known.forget_at;
         if self.0.get(&key).is_some_and(is_same) {
             return self.pause(key, content, Reason::NotKept { what: write.what.clone() }, now);

@@ -35,7 +35,8 @@ pub(crate) struct ApplicationIndex {
 
 impl ApplicationIndex {
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let (mut index, owner) = (Self::default(), &*snapshot.operator().owner);
+        let mut index = Self::default();
+        let owner = &*snapshot.operator().owner;
         for (number, application) in snapshot.access.applications().iter().enumerate() {
             if application.kind != ApplicationKind::Unrelated {
                 let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
@@ -93,7 +94,8 @@ impl Snapshot {
 
     /// Our applications of `hostname`, and of all hostnames after it in sorted order.
     fn own_applications_from(&self, hostname: &str) -> impl Iterator<Item = OwnApplication<'_>> + use<'_> {
-        let (all, ours) = (self.access.applications(), &self.application_index().ours);
+        let all = self.access.applications();
+        let ours = &self.application_index().ours;
         let start = ours.partition_point(|(place, _)| place.hostname().as_str() < hostname);
         let ours = ours.get(start..).unwrap_or_default().iter();
         ours.filter_map(|(place, number)| Some(OwnApplication { place, application: all.get(*number)? }))

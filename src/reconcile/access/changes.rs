@@ -56,7 +56,8 @@ impl UnopenedPlace {
     /// True if the place stays closed without the applications `deleted`. A published place without policies counts as
     /// closed, because `first_relying` looks at its rule.
     pub(super) fn stays_closed_without(&self, deleted: &[OwnApplication<'_>], snapshot: &Snapshot) -> bool {
-        let (protection, path) = (HostProtection::of(self.place.hostname(), snapshot), self.place.path());
+        let protection = HostProtection::of(self.place.hostname(), snapshot);
+        let path = self.place.path();
         if self.asks == Asks::Nothing {
             return protection.is_published(path);
         }

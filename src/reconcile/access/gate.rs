@@ -250,7 +250,8 @@ impl Gate<'_> {
         let Some(rule) = &publication.rule else {
             return self.refuse_opening_record().map(|()| None);
         };
-        let (path, asked) = (publication.path(), rule.origin_request.access_check());
+        let path = publication.path();
+        let asked = rule.origin_request.access_check();
         if asked.is_some() && protection.application_made_for(path).is_some() {
             return Err(Reason::AccessPolicy(TWO_WAYS.to_owned()));
         }

@@ -66,7 +66,8 @@ impl<'a> HostProtection<'a> {
         if self.access().is_none() {
             return has_mark;
         }
-        let (name, mut rules) = (self.hostname.as_str(), self.snapshot.rules_of(self.hostname).into_iter());
+        let name = self.hostname.as_str();
+        let mut rules = self.snapshot.rules_of(self.hostname).into_iter();
         let has_own = |name: &str| self.snapshot.own_applications_of(name).next().is_some();
         has_own(name)
             || name.split_once('.').is_some_and(|(_, domain)| has_own(&format!("*.{domain}")))

@@ -21,7 +21,8 @@ impl<'a> HostProtection<'a> {
         let Self { hostname, snapshot } = self;
         let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
-        let (domain, own) = (hostname.as_str().trim_start_matches("*."), snapshot.own_digests());
+        let domain = hostname.as_str().trim_start_matches("*.");
+        let own = snapshot.own_digests();
         let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
         let is_pointed_too = |name: &str| is_below(name, domain) && record(name) == record(hostname.as_str());
         let publications = accepted.iter().map(|gated| gated.publication());
@@ -35,7 +36,8 @@ impl<'a> HostProtection<'a> {
                     in_time.iter().any(|publication| is_answered_by(publication, open, is_own, login))
                 };
                 if !protection.rules_with_only_login(open.path(), from).all(stays_closed) {
-                    let (visitors, rule) = (name.as_str().into(), open.described().into());
+                    let visitors = name.as_str().into();
+                    let rule = open.described().into();
                     return Some(Reason::OpenRuleInTunnel { visitors, rule });
                 }
             }

@@ -104,7 +104,8 @@ impl Gate<'_> {
                 && !unopened.stays_closed_without(deleted, context.snapshot)
         });
         other.map_or(Ok(()), |UnopenedPlace { place, set_identifier, .. }| {
-            let (hostname, set_identifier) = (place.hostname().as_str().into(), set_identifier.clone());
+            let hostname = place.hostname().as_str().into();
+            let set_identifier = set_identifier.clone();
             Err(Reason::OpensToo { hostname, set_identifier })
         })
     }

@@ -129,7 +129,8 @@ pub fn tag(owner: &str) -> String {
 
 /// True if the application protects the place, whatever its policies are.
 pub fn has_destinations_of(application: &Application, place: &Place) -> bool {
-    let (present, wanted) = (&application.destinations, place.destinations());
+    let present = &application.destinations;
+    let wanted = place.destinations();
     let is_same = present.len() == wanted.len() && wanted.iter().all(|one| present.contains(one));
     application.kind == ApplicationKind::SelfHosted && is_same
 }

@@ -43,7 +43,8 @@ fn refused_at(
     hostnames: &[&str],
     snapshot: &Snapshot,
 ) -> Option<Note> {
-    let (host, own) = (&*destination.host, snapshot.own_digests());
+    let host = &*destination.host;
+    let own = snapshot.own_digests();
     let is_ours = snapshot.own_application(application).is_some();
     let path = match directory(&destination.path) {
         "" => None,

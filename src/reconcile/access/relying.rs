@@ -63,7 +63,8 @@ impl NameUnder<'_> {
         if self.is_under_another(&covering) {
             return None;
         }
-        let (snapshot, is_only_application) = (self.protection.snapshot, covering.len() == 1);
+        let snapshot = self.protection.snapshot;
+        let is_only_application = covering.len() == 1;
         let may_lose_checks = is_only_application && !self.opens_place;
         let behind = if may_lose_checks { snapshot.all_wildcards_over(self.name()) } else { Vec::new() };
         let mut records =

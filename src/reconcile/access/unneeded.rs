@@ -78,7 +78,8 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
 
 /// True if the place is in a zone that was read, and every name of it within the filter.
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
-    let (name, filter) = (place.hostname().as_str(), &snapshot.operator().filter);
+    let name = place.hostname().as_str();
+    let filter = &snapshot.operator().filter;
     let is_whole = match name.strip_prefix("*.") {
         Some(domain) => filter.matches_all_below(domain),
         None => filter.matches(name),

@@ -104,7 +104,8 @@ impl RuleReader<'_, '_> {
         ServiceText { source: subject, text }: ServiceText<'_>,
         hostname: &Read<Hostname>,
     ) -> Read<Option<WantedRule>> {
-        let (settings, properties) = (self.reader.settings, self.properties);
+        let settings = self.reader.settings;
+        let properties = self.properties;
         let path = self.path();
         if !properties.is_complete {
             self.mistake(
@@ -152,7 +153,8 @@ impl RuleReader<'_, '_> {
 
     /// The request about Access.
     pub(super) fn access(&mut self, rule: &Read<Option<WantedRule>>) -> Read<WantedAccess> {
-        let (operator, properties) = (&self.reader.settings.operator, self.properties);
+        let operator = &self.reader.settings.operator;
+        let properties = self.properties;
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| properties.text(name).is_some()) {
             self.add_mistakes_of_own_check(property, rule);
             return Ok(WantedAccess::Unspecified);
@@ -242,7 +244,8 @@ impl RuleReader<'_, '_> {
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`] to true and does not, unless it misspells the
     /// property or its value.
     pub(super) fn is_unasked_wildcard(&mut self, hostname: &Read<Hostname>) -> bool {
-        let (endpoint, properties) = (self.endpoint, self.properties);
+        let endpoint = self.endpoint;
+        let properties = self.properties;
         let said = properties.text(TUNNEL_WILDCARD);
         let problem = match said {
             _ if said != endpoint.property(TUNNEL_WILDCARD) => {

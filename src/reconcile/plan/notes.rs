@@ -80,7 +80,8 @@ fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let mut looked_at: BTreeSet<&str> = BTreeSet::new();
     made.filter_map(|host| {
         let zone = snapshot.zone_of(&host.hostname)?;
-        let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
+        let name = &zone.zone.name;
+        let (_, domain) = host.hostname.split_once('.')?;
         let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
         let is_like = |record: &Record| {
             record.name.split_once('.').is_some_and(|(_, parent)| parent == domain)

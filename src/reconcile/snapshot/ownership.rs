@@ -64,7 +64,8 @@ impl Snapshot {
         if !stamp.claims.is_released {
             return None;
         }
-        let (visited, own) = (record.tunnel()?, self.own_digests());
+        let visited = record.tunnel()?;
+        let own = self.own_digests();
         let rules = self.tunnels.get(&visited)?.document.rules_of(&Hostname::parse(&record.name).ok()?);
         let foreign = rules.into_iter().find(|rule| !own.has(&visited, rule));
         foreign.or_else(|| self.rule_below(&record.name, &visited))

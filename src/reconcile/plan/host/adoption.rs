@@ -40,7 +40,8 @@ fn mark_foreign(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Owne
 /// hostname has no record, so our record was deleted by hand. A rule that visitors reach through another record does
 /// not count.
 fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
-    let (wanted, present) = (gated.rule()?, host.rule_at(gated.tunnel(), gated.path())?);
+    let wanted = gated.rule()?;
+    let present = host.rule_at(gated.tunnel(), gated.path())?;
     let points_there = |record: &Record| record.tunnel().as_ref() == Some(present.tunnel);
     let is_reached_below = || {
         let domain = host.name().strip_prefix("*.");

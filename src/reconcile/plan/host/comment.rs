@@ -65,7 +65,8 @@ pub(super) fn lack_of_room(
     accepted: &[&Gated],
     withdrawn: &[Option<&str>],
 ) -> Option<Reason> {
-    let (comment, claims) = (CommentTemplate::of(host, accepted), claims_during(host, accepted, withdrawn));
+    let comment = CommentTemplate::of(host, accepted);
+    let claims = claims_during(host, accepted, withdrawn);
     if comment.has_room(&claims) {
         return None;
     }

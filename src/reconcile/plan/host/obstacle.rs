@@ -126,8 +126,10 @@ fn wider_rule_left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a
 /// A rule of a wildcard of ours that answers requests of the hostname in the tunnel of its record, if no rule of the
 /// wanted tunnel takes them all, and no `accepted` endpoint with a rule either. The wildcard may move later, or never.
 fn wildcard_left_behind<'a>(host: &Host<'a>, wanted: &TunnelId, accepted: &[&Gated]) -> Option<&'a Rule> {
-    let (snapshot, name) = (host.snapshot(), host.name());
-    let (visited, wanted) = (host.record_tunnel()?, snapshot.tunnels.get(wanted)?);
+    let snapshot = host.snapshot();
+    let name = host.name();
+    let visited = host.record_tunnel()?;
+    let wanted = snapshot.tunnels.get(wanted)?;
     // A record alone leaves the requests to the rules of others, and to those of our wildcards.
     let is_asked_for = |rule: &Rule| {
         let takes_all = |path: Option<&str>| PathPattern::takes_all_of(path, rule.path());

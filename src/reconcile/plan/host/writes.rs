@@ -140,7 +140,8 @@ impl<'r, 'a> Change<'r, 'a> {
         let put = self.puts.iter().filter_map(|gated| {
             let rule = gated.rule()?.clone();
             let replaces = self.host.stamped_rule_at(gated.tunnel(), gated.path()).is_some();
-            let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
+            let tunnel = gated.tunnel().clone();
+            let resource = gated.resource().map(Into::into);
             Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
         });
         deleted.chain(put).collect()
@@ -194,7 +195,8 @@ impl<'r, 'a> Change<'r, 'a> {
     /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel
     /// is proxied in Stamp, any other record when it is pointed to a tunnel.
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
-        let (wanted, is_pointed) = (self.wanted_tunnel, self.repoint.is_in(stage));
+        let wanted = self.wanted_tunnel;
+        let is_pointed = self.repoint.is_in(stage);
         let points_to_tunnel = record.tunnel().is_some();
         let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
         let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
