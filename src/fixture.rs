@@ -111,6 +111,6 @@ pub(crate) fn host_plan(hostname: &str) -> HostPlan {
     let turn = Turn { start: None, hostnames_max: 1 };
     let mut plan = plan::plan(&changes, &snapshot, &PlanInputs::default(), turn);
     let host = plan.hosts.pop().expect("a hostname is published");
-    let nothing = HostPlan { stamp_operations: Vec::new(), edits: Vec::new(), ..host };
+    let nothing = HostPlan { operations_before: Vec::new(), edits: Vec::new(), ..host };
     HostPlan { hostname: hostname.into(), ..nothing }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! |-------------------------- 15 s: ExternalDNS gives up, and exits --------------------------|
 //! |---------------- REQUEST_TIMEOUT, 12 s: the answer is on its way -----------------|
-//! | read zones and tunnels | batches (Stamp) | GET, PUT | batches (Unstamp) | slack |
+//! | read zones and tunnels | batches | GET, PUT (rules) | batches | slack |
 //! | |-- one call, 10 s --| |
 //! | |-connect 4 s-|        |
 //! ```

@@ -111,10 +111,10 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When the run ends early, because no time or no calls are left.
     fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
-        self.write_stage(Stage::Stamp, hosts)?;
-        self.write_stage(Stage::EditRules, hosts)?;
+        self.write_stage(Stage::RecordsBefore, hosts)?;
+        self.write_stage(Stage::Rules, hosts)?;
         self.give_up_missed(hosts);
-        self.write_stage(Stage::Unstamp, hosts)
+        self.write_stage(Stage::RecordsAfter, hosts)
     }
 
     fn write_stage(&mut self, stage: Stage, hosts: &[&'a HostPlan]) -> Result<(), Error> {

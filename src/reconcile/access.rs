@@ -10,7 +10,7 @@
 //! | Which applications are near a hostname, and which are ours? | `applications.rs` |
 //! | Which place was an application made for? | `place.rs` |
 //! | Which requests does a destination of an application take? | `destination.rs` |
-//! | How is a hostname protected now? | `host_protection.rs`, as properties `shown.rs`; for `ACCESS_GUARD`, where doubt counts as open, `guard.rs` |
+//! | How is a hostname protected now? | `host_protection.rs`; for the guard `guard.rs`, as properties `shown.rs` |
 //! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a POST `changes.rs` |
 //! | May an endpoint be published, and with which Access check? | `gate.rs` |
 //! | May a place be opened? | `opening.rs`; what else would be open: `relying.rs` |

@@ -1,7 +1,7 @@
 //! Plans the writes of one `POST /records`, by hostname and by stage, and the refusals.
 //!
 //! The order of the stages preserves an invariant for each rule: its digest is in the stamp of its hostname before the
-//! rule exists, and is removed only in [`Stage::Unstamp`], after the rule is deleted. So after any prefix of the
+//! rule exists, and is removed only in [`Stage::RecordsAfter`], after the rule is deleted. So after any prefix of the
 //! stages, `records` shows everything of ours, and ExternalDNS asks for the remaining changes again.
 
 mod correction;

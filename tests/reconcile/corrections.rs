@@ -38,7 +38,7 @@ fn corrected(cloudflare: &FakeCloudflare, desired: &[Endpoint], written: &[&str]
     let plan = cloudflare.plan(&cloudflare.changes(desired));
     let host = plan.host(NAME).unwrap_or_else(|| panic!("{plan:?}"));
     let mut stamped = cloudflare.clone();
-    stamped.apply_stage(&plan, Stage::Stamp, usize::MAX);
+    stamped.apply_stage(&plan, Stage::RecordsBefore, usize::MAX);
     let records = stamped.records.iter().filter(|record| Stamp::of(record).is_some());
     let ids: Vec<_> = records.map(|record| record.id.clone()).collect();
     let is_written = |one: &PlannedEdit| written.contains(&one.edit.path().unwrap_or_default());
@@ -112,10 +112,10 @@ fn a_record_is_not_kept_for_a_foreign_rule_alone_while_a_rule_of_ours_is_there()
     let before = published(FakeCloudflare::new(&[foreign], &[]), &[""]);
     let plan = before.plan(&before.changes(&[]));
     let host = plan.host(NAME).expect("its rule is deleted");
-    // Only Unstamp, which comes after the deletion, releases the record.
-    let [RecordOperation::Patch(released)] = &host.unstamp_operations[..] else { panic!("{host:?}") };
+    // Only the stage after the deletion releases the record.
+    let [RecordOperation::Patch(released)] = &host.operations_after[..] else { panic!("{host:?}") };
     assert!(
-        host.stamp_operations.is_empty()
+        host.operations_before.is_empty()
             && released.comment.as_ref().is_some_and(|one| one.contains("rules=~"))
     );
     assert_eq!(corrected(&before, &[], &[]), [""; 0]);

@@ -130,7 +130,7 @@ fn a_second_instance_between_the_stages_of_the_first_disowns_nothing() {
         let plan = before.plan(&before.changes(&second));
         let is_wanted = |third: &&Vec<Endpoint>| third.iter().all(|one| second.contains(one));
         for third in wishes().iter().filter(is_wanted) {
-            for between in [Stage::EditRules, Stage::Unstamp] {
+            for between in [Stage::Rules, Stage::RecordsAfter] {
                 let mut cloudflare = before.clone();
                 let stages =
                     |is_before: bool| STAGES.into_iter().filter(move |stage| (*stage < between) == is_before);
@@ -152,7 +152,7 @@ fn a_second_instance_between_the_stages_of_the_first_disowns_nothing() {
 }
 
 fn is_stamped(plan: &Plan) -> bool {
-    plan.hosts.iter().any(|host| !host.stamp_operations.is_empty())
+    plan.hosts.iter().any(|host| !host.operations_before.is_empty())
 }
 
 /// A record with a digest more than rules.
@@ -267,8 +267,8 @@ fn the_plan_names_the_digests_that_come_off_without_a_rule() {
     let [host] = &plan.hosts[..] else { panic!("{plan:?}") };
     assert_eq!(host.removed_dangling.iter().map(ToString::to_string).collect::<Vec<_>>(), ["zzz"]);
     assert!(
-        matches!(&host.unstamp_operations[..], [RecordOperation::Patch(_)])
-            && host.stamp_operations.is_empty(),
+        matches!(&host.operations_after[..], [RecordOperation::Patch(_)])
+            && host.operations_before.is_empty(),
         "{plan:?}"
     );
     let quiet = published(&[path("home", "")]);

@@ -68,7 +68,7 @@ impl<'a> Execution<'a> {
         let mut hosts = hosts.to_vec();
         hosts.retain(|host| {
             !host.removed_dangling.is_empty()
-                && !host.unstamp_operations.is_empty()
+                && !host.operations_after.is_empty()
                 && !self.ledger.is_given_up(host)
         });
         if hosts.is_empty() {

@@ -210,11 +210,11 @@ mod tests {
     /// A hostname with this number of operations in one piece.
     fn host(hostname: &str, operations: usize) -> HostPlan {
         let delete = RecordOperation::Delete { id: RecordId::new("r1"), txt_name: None };
-        HostPlan { stamp_operations: vec![delete; operations], ..host_plan(hostname) }
+        HostPlan { operations_before: vec![delete; operations], ..host_plan(hostname) }
     }
 
     fn piece(host: &HostPlan) -> Piece<'_> {
-        Piece { host, stage: Stage::Stamp, edit: None }
+        Piece { host, stage: Stage::RecordsBefore, edit: None }
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         let edits = edits.map(planned);
         let host = host_plan(name);
         let pieces =
-            edits.each_ref().map(|edit| Piece { host: &host, stage: Stage::EditRules, edit: Some(edit) });
+            edits.each_ref().map(|edit| Piece { host: &host, stage: Stage::Rules, edit: Some(edit) });
         let sent: Vec<&RuleEdit> =
             in_order(&pieces).iter().filter_map(|piece| Some(&piece.edit?.edit)).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));

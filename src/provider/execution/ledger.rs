@@ -106,15 +106,15 @@ impl<'a> Ledger<'a> {
 
     /// Marks the stamps or rules as perhaps written, so the stamps stay.
     pub(super) fn mark_outcome_unknown(&mut self, pieces: &[Piece<'a>]) {
-        for piece in pieces.iter().filter(|piece| piece.stage != Stage::Unstamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage != Stage::RecordsAfter) {
             self.stamps.insert(piece.hostname(), SentStamps::OutcomeUnknown);
         }
     }
 
-    /// Marks the operations on records as done. After Stamp, the adopted rules are ours.
+    /// Marks the operations on records as done. After [`Stage::RecordsBefore`], the adopted rules are ours.
     pub(super) fn mark_records_written(&mut self, pieces: &[Piece<'a>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::key));
-        for piece in pieces.iter().filter(|piece| piece.stage == Stage::Stamp) {
+        for piece in pieces.iter().filter(|piece| piece.stage == Stage::RecordsBefore) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
                 RecordOperation::Post(record) => {

@@ -75,9 +75,10 @@ impl<'a> Execution<'a> {
         Ok(records)
     }
 
-    /// Logs what the pieces of [`Stage::Stamp`] take over.
+    /// Logs what the pieces of [`Stage::RecordsBefore`] take over.
     fn report_adoptions(&self, pieces: &[Piece<'_>]) {
-        for host in pieces.iter().filter(|piece| piece.stage == Stage::Stamp).map(|piece| piece.host) {
+        for host in pieces.iter().filter(|piece| piece.stage == Stage::RecordsBefore).map(|piece| piece.host)
+        {
             for adoption in &host.adoptions {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
@@ -93,7 +94,7 @@ impl<'a> Execution<'a> {
         for host in &self.plan.hosts {
             let Some(stamped) = self.ledger.stamped_to_correct(host) else { continue };
             let is_written = |planned: &'a PlannedEdit| {
-                self.ledger.is_written(&Piece { host, stage: Stage::EditRules, edit: Some(planned) })
+                self.ledger.is_written(&Piece { host, stage: Stage::Rules, edit: Some(planned) })
             };
             let before = self.snapshot.zone(&host.zone).map(|zone| zone.records_of(&host.hostname));
             let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();

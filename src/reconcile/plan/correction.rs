@@ -23,7 +23,7 @@ pub fn corrections<'a>(
 ) -> Vec<RecordOperation> {
     let Some(claims) = corrected_claims(host, &is_written) else { return Vec::new() };
     let Some(comment) = host.comment.with(&claims) else { return Vec::new() };
-    let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
+    let takes_over = host.operations_before.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
     let has_deleted = host.edits.iter().filter(|planned| planned.edit.is_deletion()).any(&is_written);
     let keeps_stamp = !claims.is_empty() || takes_over || has_deleted;
     let correction = |id: &RecordId| {
@@ -39,8 +39,9 @@ pub fn corrections<'a>(
     stamped.iter().map(correction).collect()
 }
 
-/// The claims that the stamp should have: those of Stamp without rules that were not written and rules that were
-/// deleted. `None` if there are none of these, or if every edit was written: Unstamp may then have run.
+/// The claims that the stamp should have: those before the rules, without rules that were not written and
+/// rules that were deleted. `None` if there are none of these, or if every edit was written: then the comment may have
+/// been written once more.
 fn corrected_claims<'a>(host: &'a HostPlan, is_written: impl Fn(&'a PlannedEdit) -> bool) -> Option<Claims> {
     if host.edits.iter().all(&is_written) {
         return None;

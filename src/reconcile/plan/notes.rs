@@ -133,7 +133,7 @@ fn addressing_wildcard_over<'s>(name: &str, snapshot: &'s Snapshot) -> Option<&'
 /// A note if a new record for rules with paths takes all other paths from a wildcard's record with another target.
 fn paths_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let wildcard = addressing_wildcard_over(&host.hostname, snapshot)?;
-    let tunnel = host.stamp_operations.iter().find_map(|operation| match operation {
+    let tunnel = host.operations_before.iter().find_map(|operation| match operation {
         RecordOperation::Post(record) => TunnelId::from_hostname(&record.content),
         RecordOperation::Patch(_) | RecordOperation::Delete { .. } => None,
     })?;

@@ -29,7 +29,7 @@ impl<'a> WriteTarget<'a> {
 pub struct Piece<'a> {
     pub host: &'a HostPlan,
     pub stage: Stage,
-    /// The edit, in [`Stage::EditRules`].
+    /// The edit, in [`Stage::Rules`].
     pub edit: Option<&'a PlannedEdit>,
 }
 
@@ -40,8 +40,8 @@ pub(crate) type PieceKey<'a> = (Stage, &'a str, Option<(&'a TunnelId, Option<&'a
 pub fn pieces(host: &HostPlan) -> impl Iterator<Item = Piece<'_>> {
     let of_records =
         |stage| Some(Piece { host, stage, edit: None }).filter(|piece| !piece.operations().is_empty());
-    let edits = host.edits.iter().map(|edit| Piece { host, stage: Stage::EditRules, edit: Some(edit) });
-    of_records(Stage::Stamp).into_iter().chain(edits).chain(of_records(Stage::Unstamp))
+    let edits = host.edits.iter().map(|edit| Piece { host, stage: Stage::Rules, edit: Some(edit) });
+    of_records(Stage::RecordsBefore).into_iter().chain(edits).chain(of_records(Stage::RecordsAfter))
 }
 
 impl<'a> Piece<'a> {
@@ -62,9 +62,9 @@ impl<'a> Piece<'a> {
     /// The operations on records; empty for a rule.
     pub(crate) fn operations(&self) -> &'a [RecordOperation] {
         match self.stage {
-            Stage::Stamp => &self.host.stamp_operations,
-            Stage::EditRules => &[],
-            Stage::Unstamp => &self.host.unstamp_operations,
+            Stage::RecordsBefore => &self.host.operations_before,
+            Stage::Rules => &[],
+            Stage::RecordsAfter => &self.host.operations_after,
         }
     }
 
@@ -127,8 +127,8 @@ mod tests {
         for (operations, only_adds_records) in
             [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
         {
-            let host = HostPlan { stamp_operations: operations.to_vec(), ..host_plan("a.example.com") };
-            let piece = Piece { host: &host, stage: Stage::Stamp, edit: None };
+            let host = HostPlan { operations_before: operations.to_vec(), ..host_plan("a.example.com") };
+            let piece = Piece { host: &host, stage: Stage::RecordsBefore, edit: None };
             assert_eq!(piece.only_adds_records(), only_adds_records, "{operations:?}");
         }
     }

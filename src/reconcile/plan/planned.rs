@@ -66,12 +66,12 @@ pub struct TurnPosition {
 pub enum Stage {
     /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves
     /// them, and deletions of records that a CNAME or the stamp replaces.
-    Stamp,
+    RecordsBefore,
     /// Configuration writes: all additions, changes and deletions of rules, planned as one version for each tunnel.
-    EditRules,
+    Rules,
     /// Record writes: stamps that no longer name deleted rules, deletions of the records of withdrawn hostnames, and
     /// targets of records that pointed to an unconfigured tunnel.
-    Unstamp,
+    RecordsAfter,
 }
 
 /// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
@@ -104,21 +104,22 @@ pub struct HostPlan {
     pub resource: Option<Box<str>>,
     /// The zone of its records.
     pub zone: ZoneId,
-    /// Operations on records in [`Stage::Stamp`].
-    pub stamp_operations: Vec<RecordOperation>,
+    /// Operations on records in [`Stage::RecordsBefore`].
+    pub operations_before: Vec<RecordOperation>,
     pub edits: Vec<PlannedEdit>,
-    /// Operations on records in [`Stage::Unstamp`].
-    pub unstamp_operations: Vec<RecordOperation>,
-    /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
+    /// Operations on records in [`Stage::RecordsAfter`].
+    pub operations_after: Vec<RecordOperation>,
+    /// Rules and records that are taken over. The operations of [`Stage::RecordsBefore`] make them ours.
     pub adoptions: Vec<Adoption>,
-    /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
+    /// The tunnel that the record is pointed to in [`Stage::RecordsBefore`], once the tunnel's connectors serve the
+    /// hostname.
     pub moves_to: Option<TunnelId>,
     pub comment: CommentTemplate,
-    /// The claims of the comment that [`Stage::Stamp`] writes.
+    /// The claims of the comment that [`Stage::RecordsBefore`] writes.
     pub claims_during: Claims,
-    /// The claims of the comment that [`Stage::Unstamp`] writes.
+    /// The claims of the comment that [`Stage::RecordsAfter`] writes.
     pub claims_after: Claims,
-    /// The dangling digests that [`Stage::Unstamp`] removes, unless a tunnel has a rule with one of them.
+    /// The dangling digests that [`Stage::RecordsAfter`] removes, unless a tunnel has a rule with one of them.
     pub removed_dangling: BTreeSet<Digest>,
 }
 
@@ -176,7 +177,7 @@ impl HostPlan {
 
     /// True if a record of the hostname is created.
     pub(crate) fn creates_record(&self) -> bool {
-        self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)))
+        self.operations_before.iter().any(|one| matches!(one, RecordOperation::Post(_)))
     }
 
     /// A note about the hostname and its object.
@@ -186,7 +187,7 @@ impl HostPlan {
 
     /// The operations on records of both stages.
     pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
-        self.stamp_operations.iter().chain(&self.unstamp_operations)
+        self.operations_before.iter().chain(&self.operations_after)
     }
 }
 

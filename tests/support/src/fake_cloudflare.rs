@@ -76,7 +76,7 @@ impl PartialEq for Requests {
 }
 
 /// The stages of an apply, in their order.
-pub const STAGES: [Stage; 3] = [Stage::Stamp, Stage::EditRules, Stage::Unstamp];
+pub const STAGES: [Stage; 3] = [Stage::RecordsBefore, Stage::Rules, Stage::RecordsAfter];
 
 pub fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
@@ -390,7 +390,7 @@ impl FakeCloudflare {
         for (id, document) in &mut self.documents {
             let edits = plan.hosts.iter().flat_map(|host| &host.edits);
             let edits: Vec<RuleEdit> = edits
-                .filter(|planned| planned.tunnel == *id && stage == Stage::EditRules)
+                .filter(|planned| planned.tunnel == *id && stage == Stage::Rules)
                 .map(|planned| planned.edit.clone())
                 .collect();
             let edited = document.edit(&edits, &|rule| own.has(id, rule));
@@ -405,14 +405,14 @@ impl FakeCloudflare {
         }
         let missed = self.documents.iter().flat_map(|(id, document)| plan.missed_in(id, document));
         let missed: BTreeSet<Box<str>> = missed.collect();
-        let is_kept = |host: &&HostPlan| stage == Stage::Unstamp && missed.contains(&host.hostname);
+        let is_kept = |host: &&HostPlan| stage == Stage::RecordsAfter && missed.contains(&host.hostname);
         for zone in self.zones.clone() {
             let hosts = plan.hosts.iter().filter(|host| host.zone == ZoneId::new(zone) && !is_kept(host));
             let operations: Vec<RecordOperation> = hosts
                 .flat_map(|host| match stage {
-                    Stage::Stamp => &*host.stamp_operations,
-                    Stage::EditRules => &[],
-                    Stage::Unstamp => &*host.unstamp_operations,
+                    Stage::RecordsBefore => &*host.operations_before,
+                    Stage::Rules => &[],
+                    Stage::RecordsAfter => &*host.operations_after,
                 })
                 .cloned()
                 .collect();

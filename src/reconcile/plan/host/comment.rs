@@ -35,8 +35,8 @@ fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Op
 const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it has room for this rule once \
      their digests are removed";
 
-/// The claims from Stamp to Unstamp: the digests of the stamp and of the new rules. A withdrawn record without a rule
-/// is no longer claimed.
+/// The claims while the rules are edited: the digests of the stamp and of the new rules. A withdrawn record without a
+/// rule is no longer claimed.
 pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.protection().needs_protection_claim(claims.is_protected);

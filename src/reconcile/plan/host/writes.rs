@@ -21,15 +21,15 @@ const RECORD_CHANGED_RECENTLY: &str = "the record's comment names a missing rule
 
 /// The time at which the record is pointed to the wanted tunnel. A move between two configured tunnels takes several
 /// requests: the first creates the rules in the wanted tunnel (`Later`), one after that points the record to it
-/// (`InStamp`), and after `MOVE_GRACE` the last one deletes the rules that are left (`NotNeeded`).
+/// (`BeforeRules`), and after `MOVE_GRACE` the last one deletes the rules that are left (`NotNeeded`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repoint {
     /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
     NotNeeded,
-    /// In Stamp: the tunnel has all wanted rules, and its connectors serve them.
-    InStamp,
-    /// In Unstamp, after the rules: the present target is a tunnel that is not configured, or this is a dry run.
-    InUnstamp,
+    /// The tunnel has all wanted rules, and its connectors serve them.
+    BeforeRules,
+    /// The present target is a tunnel that is not configured, or this is a dry run.
+    AfterRules,
     /// In a later request: the tunnel does not have all wanted rules yet, or its connectors do not serve them.
     Later,
 }
@@ -77,7 +77,10 @@ impl RecordFate {
 impl Repoint {
     /// True if the record is pointed to the tunnel in this stage.
     fn is_in(self, stage: Stage) -> bool {
-        matches!((self, stage), (Self::InStamp, Stage::Stamp) | (Self::InUnstamp, Stage::Unstamp))
+        matches!(
+            (self, stage),
+            (Self::BeforeRules, Stage::RecordsBefore) | (Self::AfterRules, Stage::RecordsAfter)
+        )
     }
 }
 
@@ -147,27 +150,27 @@ impl<'r, 'a> Change<'r, 'a> {
         deleted.chain(put).collect()
     }
 
-    /// The operations of Stamp and of Unstamp, which write the comments and point the record to its target.
+    /// The operations before and after the rules, which write the comments and point the record to its target.
     fn record_operations(
         &self,
-        during: Option<Box<str>>,
-        after: Option<Box<str>>,
+        comment_during: Option<Box<str>>,
+        comment_after: Option<Box<str>>,
     ) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced_registry_records(host);
-        let mut in_stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
-        let mut in_unstamp = Vec::new();
+        let mut before: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
+        let mut after = Vec::new();
         match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
-                let stamped = during.filter(|text| self.changes_stamp(record, text));
-                let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
-                let unstamped = after.filter(|text| self.meaning(&text_before) != self.meaning(text));
-                in_stamp.extend(self.patch(record, Stage::Stamp, stamped));
-                in_unstamp.extend(self.patch(record, Stage::Unstamp, unstamped));
+                let during = comment_during.filter(|text| self.changes_stamp(record, text));
+                let present = during.as_deref().unwrap_or(&record.comment).to_owned();
+                let last = comment_after.filter(|text| self.meaning(&present) != self.meaning(text));
+                before.extend(self.patch(record, Stage::RecordsBefore, during));
+                after.extend(self.patch(record, Stage::RecordsAfter, last));
             }
-            None => in_stamp.extend(self.without_cname(during)),
+            None => before.extend(self.without_cname(comment_during)),
         }
-        (in_stamp, in_unstamp)
+        (before, after)
     }
 
     /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
@@ -178,7 +181,7 @@ impl<'r, 'a> Change<'r, 'a> {
         if self.repoint == Repoint::Later {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped
-                .filter_map(|record| self.patch(record, Stage::Stamp, Some(comment.clone())))
+                .filter_map(|record| self.patch(record, Stage::RecordsBefore, Some(comment.clone())))
                 .collect();
         }
         let post = RecordOperation::Post(NewRecord {
@@ -192,13 +195,13 @@ impl<'r, 'a> Change<'r, 'a> {
         records.map(RecordOperation::delete).chain([post]).collect()
     }
 
-    /// The patch of the record in Stamp or in Unstamp; `None` if it changes nothing. A record that points to a tunnel
-    /// is proxied in Stamp, any other record when it is pointed to a tunnel.
+    /// The patch of the record in a stage; `None` if it changes nothing. A record that points to a tunnel is proxied
+    /// before the rules, any other record when it is pointed to a tunnel.
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
         let wanted = self.wanted_tunnel;
         let is_pointed = self.repoint.is_in(stage);
         let points_to_tunnel = record.tunnel().is_some();
-        let proxies_now = if points_to_tunnel { stage == Stage::Stamp } else { is_pointed };
+        let proxies_now = if points_to_tunnel { stage == Stage::RecordsBefore } else { is_pointed };
         let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
         let content = wanted.filter(|_| is_pointed).map(|tunnel| tunnel.hostname().into());
         let changes = content.is_some() || proxied.is_some() || comment.is_some();
@@ -245,7 +248,7 @@ pub(super) fn planned_writes(
     gone.extend(change.deleted.iter().map(|rule| rule.digest));
     let is_released = claims_during.is_released || fate == RecordFate::Released;
     let claims_after = Claims { is_released, ..claims_during.without(&gone) };
-    let (stamp_operations, unstamp_operations) = if fate == RecordFate::Deleted {
+    let (operations_before, operations_after) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
         change.record_operations(comment.with(&claims_during), comment.with(&claims_after))
@@ -253,11 +256,11 @@ pub(super) fn planned_writes(
     let kept = keeps_dangling.then(|| Reason::Waiting(RECORD_CHANGED_RECENTLY.to_owned()));
     let unfinished = change.unfinished_move().into_iter().chain(kept).collect();
     let plan = HostPlan {
-        stamp_operations,
+        operations_before,
         edits: change.edits(resource.as_deref()),
-        unstamp_operations,
+        operations_after,
         adoptions: adoption::adoptions(host, accepted),
-        moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::InStamp).cloned(),
+        moves_to: change.wanted_tunnel.filter(|_| change.repoint == Repoint::BeforeRules).cloned(),
         claims_during,
         claims_after,
         removed_dangling,
@@ -270,7 +273,7 @@ pub(super) fn planned_writes(
 /// Its digests are removed with it, however recent they are.
 pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| HostPlan {
-        unstamp_operations: deletions(host),
+        operations_after: deletions(host),
         removed_dangling: comment::dangling(host, &[]),
         ..empty_plan(host, CommentTemplate::of(host, &[]), resource)
     })
@@ -281,9 +284,9 @@ fn empty_plan(host: &Host<'_>, comment: CommentTemplate, resource: Option<Box<st
     HostPlan {
         hostname: host.name().into(),
         zone: host.zone.zone.id.clone(),
-        stamp_operations: Vec::new(),
+        operations_before: Vec::new(),
         edits: Vec::new(),
-        unstamp_operations: Vec::new(),
+        operations_after: Vec::new(),
         adoptions: Vec::new(),
         moves_to: None,
         comment,
@@ -301,11 +304,13 @@ fn repoint(host: &Host<'_>, wanted: Option<&TunnelId>, is_in_place: bool) -> Rep
         |wanted: &&TunnelId| host.stamped_records().any(|record| points_elsewhere(record, wanted));
     match wanted.filter(is_elsewhere) {
         None => Repoint::NotNeeded,
-        Some(_) if host.is_dry_run() => Repoint::InUnstamp,
+        Some(_) if host.is_dry_run() => Repoint::AfterRules,
         // The record points to a tunnel that is not configured. If that tunnel exists, the new stamp would make the
         // record another instance's in the next request, so the move ends in this one.
-        Some(_) if !points_to_configured_tunnels(host) => Repoint::InUnstamp,
-        Some(tunnel) if is_in_place && !host.context.inputs.unready.contains_key(tunnel) => Repoint::InStamp,
+        Some(_) if !points_to_configured_tunnels(host) => Repoint::AfterRules,
+        Some(tunnel) if is_in_place && !host.context.inputs.unready.contains_key(tunnel) => {
+            Repoint::BeforeRules
+        }
         Some(_) => Repoint::Later,
     }
 }
