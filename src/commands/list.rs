@@ -46,7 +46,9 @@ pub(super) fn read(
     let snapshot =
         backend.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // If the problem were ignored, every hostname would look unprotected.
-    if let Some(problem) = snapshot.access.problem().filter(|_| settings.operator.needs_access()) {
+    if settings.operator.needs_access()
+        && let Some(problem) = snapshot.access.problem()
+    {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
     Ok(snapshot)

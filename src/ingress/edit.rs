@@ -195,7 +195,10 @@ impl<'a> MarkedRules<'a> {
     /// false.
     pub fn effect_of_reordering(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
-        let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
+        if !self.needs_reordering(hostname, path) {
+            return None;
+        }
+        let present = position_of(&near, scope).ok()??;
         if near.matching(scope).is_none() {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }

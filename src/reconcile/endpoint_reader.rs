@@ -167,7 +167,9 @@ impl<'s> EndpointReader<'s> {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
                 let mut shown = canonical::properties_of(&publication);
-                shown.extend(wildcard::property(&name).filter(|_| !intent.unasked_wildcard));
+                if !intent.unasked_wildcard {
+                    shown.extend(wildcard::property(&name));
+                }
                 let endpoint = canonical::render(name, target, set_identifier, shown, labels);
                 CanonicalEndpoint { endpoint, publication: Ok(publication), intent }
             }

@@ -75,7 +75,7 @@ pub fn rules<'e>(
     base_is_rule: bool,
 ) -> (Vec<RuleProperties<'e>>, Option<&'static str>) {
     let object_is_excluded = base.says_excluded();
-    let stray_path = base.path_property().filter(|_| !base_is_rule);
+    let stray_path = if base_is_rule { None } else { base.path_property() };
     let mut rules = groups;
     rules.extend(base_is_rule.then_some(base));
     // A group that is not complete may be a misspelled one, so only the exclusion of the whole object counts for it.

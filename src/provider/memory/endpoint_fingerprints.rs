@@ -53,9 +53,9 @@ impl EndpointFingerprints {
     }
 
     /// Remembers the endpoints that ExternalDNS is shown.
-    pub(crate) fn remember_shown(&mut self, endpoints: &[Endpoint], now: i64) {
+    pub(crate) fn remember_shown(&mut self, endpoints: &[Endpoint], unix_seconds: i64) {
         self.shown = sorted(endpoints);
-        self.shown_at = Some(now);
+        self.shown_at = Some(unix_seconds);
     }
 
     /// True if the endpoint is shown as it is sent, so that ExternalDNS asks for no change of it.

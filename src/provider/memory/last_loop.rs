@@ -68,19 +68,20 @@ impl LastLoop {
         &mut self,
         endpoints: &[Endpoint],
         notes: Vec<Note>,
-        now: i64,
+        unix_seconds: i64,
     ) -> Vec<(Level, LogLine)> {
         let request = &mut self.request;
         request.written_or_refused.clear();
         request.loops_since = request.loops_since.saturating_add(1);
         if request.is_after_quiet_time() {
             let mut refusals = mem::take(&mut request.refusals);
-            refusals
-                .replace_expecting(Vec::new(), now, &|refusal, _| self.alternations.has(&refusal.hostname));
+            refusals.replace_expecting(Vec::new(), unix_seconds, &|refusal, _| {
+                self.alternations.has(&refusal.hostname)
+            });
             *request = LastRequest { loops_since: request.loops_since, refusals, ..LastRequest::default() };
         }
-        let mut lines = note_lines(&self.notes_of_shown.replace(notes, now));
-        self.endpoints.remember_shown(endpoints, now);
+        let mut lines = note_lines(&self.notes_of_shown.replace(notes, unix_seconds));
+        self.endpoints.remember_shown(endpoints, unix_seconds);
         lines.extend(self.first_counts().map(|line| (Level::Info, line)));
         lines
     }
@@ -105,7 +106,7 @@ impl LastLoop {
         &mut self,
         adjusted: &Adjusted,
         without_service: WithoutService,
-        now: i64,
+        unix_seconds: i64,
     ) -> Vec<(Level, LogLine)> {
         let Adjusted { endpoints, intent_fingerprints, notes, .. } = adjusted;
         let mut lines = Vec::new();
@@ -128,7 +129,7 @@ impl LastLoop {
             }
         };
         let all = notes.iter().cloned().chain(alternating).collect();
-        let new = self.notes_of_sent.replace_expecting(all, now, &is_expected);
+        let new = self.notes_of_sent.replace_expecting(all, unix_seconds, &is_expected);
         lines.extend(note_lines(&new));
         let of_endpoints =
             notes.iter().filter(|note| matches!(note.kind, NoteKind::LeftOut | NoteKind::Other));
@@ -150,10 +151,10 @@ impl LastLoop {
         plan: &Plan,
         result: &RunResult,
         dry_run_writes: Option<Vec<LogLine>>,
-        now: i64,
+        unix_seconds: i64,
     ) -> Vec<(Level, LogLine)> {
-        let mut lines = note_lines(&self.request.notes.replace(plan.notes.clone(), now));
-        lines.extend(self.replace_refusals(plan, result, now));
+        let mut lines = note_lines(&self.request.notes.replace(plan.notes.clone(), unix_seconds));
+        lines.extend(self.replace_refusals(plan, result, unix_seconds));
         if !plan.postponed.is_empty() {
             let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
             let text =
@@ -166,7 +167,7 @@ impl LastLoop {
         let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.failure = None;
-        for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), now) {
+        for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), unix_seconds) {
             let text = format!("without DRY_RUN: {}", line.text);
             lines.push((Level::Info, line.text(text)));
         }
@@ -176,7 +177,12 @@ impl LastLoop {
     /// Replaces the refusals, except those of postponed hostnames, which the turn did not plan. Returns the lines of
     /// new refusals. A refusal because of a failed write has no line, because the log already has a line for each
     /// failed write.
-    fn replace_refusals(&mut self, plan: &Plan, result: &RunResult, now: i64) -> Vec<(Level, LogLine)> {
+    fn replace_refusals(
+        &mut self,
+        plan: &Plan,
+        result: &RunResult,
+        unix_seconds: i64,
+    ) -> Vec<(Level, LogLine)> {
         let Self { request: LastRequest { refusals: last, .. }, alternations, .. } = self;
         let is_failed = |refusal: &Refusal| refusal.reason.failed_write().is_some();
         let before = || last.present().map(|(refusal, _)| refusal);
@@ -189,7 +195,7 @@ impl LastLoop {
         let is_any_new = refusals.iter().any(|refusal| !last.has(refusal));
         let logged: BTreeSet<u64> = inserted(before().filter(|_| is_any_new).map(line));
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
-        let mut new = last.replace_expecting(refusals, now, &is_expected);
+        let mut new = last.replace_expecting(refusals, unix_seconds, &is_expected);
         new.retain(|refusal| !is_failed(refusal) && !logged.contains(&line(refusal)));
         let (errors, warnings): (Vec<_>, Vec<_>) =
             new.iter().partition(|refusal| refusal.reason.leaves_unprotected());

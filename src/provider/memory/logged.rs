@@ -29,8 +29,8 @@ impl<T> Default for Logged<T> {
 
 impl<T: Ord + Clone> Logged<T> {
     /// Replaces the items, and returns the new ones. An item that is absent once counts as new when it returns.
-    pub(crate) fn replace(&mut self, items: Vec<T>, now: i64) -> Vec<T> {
-        self.replace_expecting(items, now, &|_, _| false)
+    pub(crate) fn replace(&mut self, items: Vec<T>, unix_seconds: i64) -> Vec<T> {
+        self.replace_expecting(items, unix_seconds, &|_, _| false)
     }
 
     /// Replaces the items, and returns the new ones. An item that returns is not new if `is_expected` was true in each
@@ -38,19 +38,19 @@ impl<T: Ord + Clone> Logged<T> {
     pub(crate) fn replace_expecting(
         &mut self,
         items: Vec<T>,
-        now: i64,
+        unix_seconds: i64,
         is_expected: &dyn Fn(&T, i64) -> bool,
     ) -> Vec<T> {
         let before = mem::take(&mut self.0);
         for item in items {
-            let logged_at = before.get(&item).map_or(now, |entry| entry.logged_at);
-            self.0.insert(item, Entry { logged_at, seen_at: now, is_present: true });
+            let logged_at = before.get(&item).map_or(unix_seconds, |entry| entry.logged_at);
+            self.0.insert(item, Entry { logged_at, seen_at: unix_seconds, is_present: true });
         }
         let new = self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect();
         let is_absent = |item: &T| !self.0.contains_key(item);
         let absent = before
             .into_iter()
-            .filter(|(item, entry)| is_absent(item) && is_expected(item, now - entry.seen_at));
+            .filter(|(item, entry)| is_absent(item) && is_expected(item, unix_seconds - entry.seen_at));
         let absent =
             absent.take(ABSENT_MAX).map(|(item, entry)| (item, Entry { is_present: false, ..entry }));
         let absent: Vec<_> = absent.collect();

@@ -96,7 +96,7 @@ impl NameUnder<'_> {
     fn open_record_alone(&self) -> Option<String> {
         let place = self.place_of(None);
         let is_asked_for = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
-        self.protection.record_only().filter(|_| !is_asked_for).map(record_text)
+        if is_asked_for { None } else { self.protection.record_only().map(record_text) }
     }
 
     /// True if an endpoint opens the rule, or if no login is missed there.

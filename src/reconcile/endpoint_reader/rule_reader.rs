@@ -140,7 +140,9 @@ impl RuleReader<'_, '_> {
             let is_unfilled = text.contains(['{', '}']);
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
         })?;
-        if let Some(property) = properties.path_property().filter(|_| service.is_tcp()) {
+        if service.is_tcp()
+            && let Some(property) = properties.path_property()
+        {
             self.mistake(property, "is set, and a TCP service has no paths: remove the path");
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);

@@ -53,7 +53,10 @@ fn reordered(
     let mut adopted = OwnDigests::default();
     hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules()));
     let mut notes = Vec::new();
-    for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
+    if hosts.is_empty() {
+        return Vec::new();
+    }
+    for (tunnel, marked_rules) in marked_rules {
         let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
             let rules = snapshot
@@ -103,7 +106,10 @@ fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 /// rule is for a name below it.
 fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let name = &*host.hostname;
-    let wildcard = addressing_wildcard_over(name, snapshot).filter(|_| host.creates_record())?;
+    if !host.creates_record() {
+        return None;
+    }
+    let wildcard = addressing_wildcard_over(name, snapshot)?;
     let (_, above) = wildcard.name.split_once('.')?;
     let below = name.strip_suffix(above)?.strip_suffix('.')?;
     let Some((_, between)) = below.split_once('.') else {

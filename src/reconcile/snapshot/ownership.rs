@@ -168,7 +168,7 @@ impl OwnDigests {
 
     /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.of(rule.folded_hostname()).filter(|_| rule.is_readable());
-        digests.is_some_and(|digests| digests.contains(&Digest::of(tunnel, rule.path())))
+        let digests = self.of(rule.folded_hostname());
+        rule.is_readable() && digests.is_some_and(|all| all.contains(&Digest::of(tunnel, rule.path())))
     }
 }

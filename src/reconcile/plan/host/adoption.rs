@@ -91,7 +91,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>) -> Stamp {
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel of a record that is taken
 /// over.
 fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
-    let visited = host.record_tunnel().filter(|_| host.adopts_records());
+    let visited = if host.adopts_records() { host.record_tunnel() } else { None };
     let tunnels = [Some(gated.tunnel()), visited.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()
 }

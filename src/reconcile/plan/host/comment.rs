@@ -81,10 +81,11 @@ pub(super) fn lack_of_room(
 /// True if the stamp already claims the endpoint's rule, or the record alone.
 pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
-    claims.filter(|_| !host.adopts_records()).is_some_and(|claims| match gated.digest() {
-        Some(digest) => claims.digests.contains(&digest),
-        None => claims.record_only,
-    })
+    !host.adopts_records()
+        && claims.is_some_and(|claims| match gated.digest() {
+            Some(digest) => claims.digests.contains(&digest),
+            None => claims.record_only,
+        })
 }
 
 impl CommentTemplate {

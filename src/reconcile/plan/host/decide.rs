@@ -211,7 +211,7 @@ fn with_obstacle(
         let Some(gated) = one.accepted() else { continue };
         let beside = || {
             let refused = refused_before.get(&one.resource.as_deref())?;
-            refused_beside(refused, one).filter(|_| !renews_login(host, gated))
+            if renews_login(host, gated) { None } else { refused_beside(refused, one) }
         };
         let same_digest = || Some(obstacle::digest_taken_by(gated.tunnel(), *taken.get(&gated.digest()?)?));
         match obstacles.to(gated).or_else(beside).or_else(same_digest) {

@@ -82,8 +82,8 @@ fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> O
     let visited = host.visited_tunnel()?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
     let takes_all_paths = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
-    let wider = || wider_rule_left_behind(host, &visited).filter(|_| !takes_all_paths);
-    let of_wildcard = || wildcard_left_behind(host, wanted, accepted).filter(|_| !keeps_whole);
+    let wider = || if takes_all_paths { None } else { wider_rule_left_behind(host, &visited) };
+    let of_wildcard = || if keeps_whole { None } else { wildcard_left_behind(host, wanted, accepted) };
     let rule = foreign_rule_left_behind(host, &visited).or_else(wider).or_else(of_wildcard)?;
     Some((visited, rule))
 }
