@@ -75,8 +75,8 @@ pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
         for record in records.filter(|record| snapshot.operator().filter.matches(&record.name)) {
             let view = match RecordView::of(record, zone, &marked_rules, snapshot) {
                 Ok(view) => view,
-                Err(reason) => {
-                    shown.notes.extend(notes::not_shown(record, zone, &reason, snapshot));
+                Err(note) => {
+                    shown.notes.extend(note);
                     continue;
                 }
             };
@@ -138,32 +138,24 @@ struct PathView<'a> {
     drift: Vec<Drift>,
 }
 
-/// The reason why a record is not shown.
-enum NotShown<'a> {
-    NotOurs,
-    /// Another zone answers for its name.
-    OutsideItsZone,
-    /// The record is released, and stays for this foreign rule.
-    ServesOnly(&'a Rule),
-    /// The webhook publishes no such name.
-    NoHostname,
-}
-
 impl<'a> RecordView<'a> {
+    /// # Errors
+    /// If the record is not shown, with a note if its comment has our owner: the record has no effect, and stays.
     fn of(
         record: &'a Record,
         zone: &'a ZoneSnapshot,
         marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
         snapshot: &'a Snapshot,
-    ) -> Result<Self, NotShown<'a>> {
-        let stamp = snapshot.own_stamp(record).ok_or(NotShown::NotOurs)?;
+    ) -> Result<Self, Option<Note>> {
+        let stamp = snapshot.own_stamp(record).ok_or_else(|| notes::other_instance(record, snapshot))?;
         if !snapshot.is_zone_of(zone, &record.name) {
-            return Err(NotShown::OutsideItsZone);
+            return Err(Some(notes::outside_its_zone(record, zone)));
         }
         if let Some(rule) = snapshot.served_by_released(record, &stamp) {
-            return Err(NotShown::ServesOnly(rule));
+            return Err(Some(notes::serves_only(record, rule)));
         }
-        let hostname = Hostname::parse(&record.name).map_err(|_| NotShown::NoHostname)?;
+        // The webhook publishes no name that is no hostname.
+        let hostname = Hostname::parse(&record.name).map_err(|_| None)?;
         let is_unnamed = snapshot.operator().namespace_guard && namespace::of_stamp(&stamp).is_none();
         let unnamed_holder = is_unnamed.then(|| namespace::holder(&record.name, snapshot));
         Ok(Self { snapshot, marked_rules, zone, record, stamp, hostname, unnamed_holder })

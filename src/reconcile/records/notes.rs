@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::ingress::{Document, MarkedRules};
+use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
 use crate::reconcile::reason::{MIGRATE_OR_TAKE_OVER, SHARED_OWNER};
-use crate::reconcile::records::NotShown;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
@@ -34,28 +33,24 @@ pub(super) fn of_snapshot<'s>(
     undated.into_iter().chain(idle_zones(snapshot)).chain(of_tunnels)
 }
 
-/// The note on a record that is not shown, if its comment has our owner: the record has no effect, and stays.
-pub(super) fn not_shown(
-    record: &Record,
-    zone: &ZoneSnapshot,
-    reason: &NotShown<'_>,
-    snapshot: &Snapshot,
-) -> Option<Note> {
-    let text = match reason {
-        NotShown::NotOurs => return other_instance(record, snapshot),
-        NotShown::NoHostname => return None,
-        NotShown::OutsideItsZone => format!(
-            "the webhook ignores the record in zone {zone}, because another zone answers for this name: \
-             delete the record in {zone}",
-            zone = zone.zone.name
-        ),
-        NotShown::ServesOnly(rule) => format!(
-            "the record's comment names no object and no rule of ours, and the record stays, because \
-             visitors reach the foreign rule for {} through it",
-            rule.described()
-        ),
-    };
-    Some(Note::about(&record.name, text))
+/// A note on a record of ours in a zone that does not answer for its name.
+pub(super) fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
+    let text = format!(
+        "the webhook ignores the record in zone {zone}, because another zone answers for this name: delete \
+         the record in {zone}",
+        zone = zone.zone.name
+    );
+    Note::about(&record.name, text)
+}
+
+/// A note on a released record, which stays for this foreign rule.
+pub(super) fn serves_only(record: &Record, rule: &Rule) -> Note {
+    let text = format!(
+        "the record's comment names no object and no rule of ours, and the record stays, because visitors \
+         reach the foreign rule for {} through it",
+        rule.described()
+    );
+    Note::about(&record.name, text)
 }
 
 /// A note on a hostname whose namespace is unknown to the namespace guard.
@@ -69,7 +64,8 @@ pub(super) fn without_namespace(record: &Record, namespaces: &[String]) -> Note 
     Note::about(&record.name, text)
 }
 
-fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
+/// A note on a record that another instance with our owner seems to serve.
+pub(super) fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let (stamp, tunnel) = snapshot.stamp_of_same_owner(record)?;
     let text = format!(
         "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel \
