@@ -1,5 +1,5 @@
-//! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
-//! until each bad piece is refused alone.
+//! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a rejected group is sent in halves
+//! until each bad piece is rejected alone.
 //!
 //! Only `Execution` and `probe_tunnel` send. This file goes through stages and targets, `documents.rs` writes the
 //! document of a tunnel, and `records.rs` the records of a zone. `Halving` chooses the next group, and `Ledger` knows
@@ -45,7 +45,7 @@ struct Execution<'a> {
     /// The targets that an earlier stage could not finish. Such a target stays in memory even if a later stage
     /// succeeds.
     unfinished_targets: BTreeSet<WriteTarget<'a>>,
-    /// The number of writes that searched for the bad pieces of a refused group.
+    /// The number of writes that searched for the bad pieces of a rejected group.
     search_writes: usize,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Handles the failed write of these pieces. Stops, unless their content was refused.
+    /// Handles the failed write of these pieces. Stops, unless their content was rejected.
     fn handle_failed_write(
         &mut self,
         target: WriteTarget<'a>,
@@ -235,7 +235,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Gives up a piece that was refused alone, and unsent pieces that the same answer concerns. Later requests leave
+    /// Gives up a piece that was rejected alone, and unsent pieces that the same answer concerns. Later requests leave
     /// their content out for a while, unless the cause may be over by then.
     fn refuse(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
         let now = self.context.now();

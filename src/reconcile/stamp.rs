@@ -197,7 +197,7 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long.If the comment is too long, the resource is omitted first: without it,
+    /// The comment, at most `limit_bytes` long. If the comment is too long, the resource is omitted first: without it,
     /// the published rules still show whose hostname it is. The hostname's code is next, because it protects: it shows
     /// that a comment was copied. `None` if the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {

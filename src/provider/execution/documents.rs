@@ -90,7 +90,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Writes the document of a tunnel back unchanged. `Ok` if the tunnel has no rules, or accepted or refused the
+/// Writes the document of a tunnel back unchanged. `Ok` if the tunnel has no rules, or accepted or rejected the
 /// document; otherwise the reason why the write failed. `None` if nothing was learned about the tunnel: the document
 /// could not be read, or no time or no calls were left.
 pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Option<Result<(), Reason>> {

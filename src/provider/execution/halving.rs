@@ -1,8 +1,8 @@
-//! Divides the pieces of one stage and target into groups. A refused group is sent in halves, until each bad piece is
-//! refused alone or the search for bad pieces has used up its part of the request. This module sends nothing.
+//! Divides the pieces of one stage and target into groups. A rejected group is sent in halves, until each bad piece is
+//! rejected alone or the search for bad pieces has used up its part of the request. This module sends nothing.
 //!
 //! For each group, the run calls `next`, sends the pieces, and calls `end_group`, or `divide` if the content was
-//! refused. A piece that `divide` returns was refused alone. If an empty group comes next, every piece was written or
+//! rejected. A piece that `divide` returns was rejected alone. If an empty group comes next, every piece was written or
 //! its hostname was given up; a run that stops before asks for `undecided`.
 
 use std::cmp::Ordering;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::limits;
 use crate::reconcile::plan::{HostPlan, Piece};
 
-/// The writes of a run that search for the bad pieces of a refused group. Each write of a document needs a read before,
+/// The writes of a run that search for the bad pieces of a rejected group. Each write of a document needs a read before,
 /// and five loops of one run each, in five minutes, must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
@@ -24,12 +24,12 @@ pub(crate) enum GroupSize {
     All,
     /// In a search: at most this many hostnames.
     Hostnames(usize),
-    /// In a search, after a hostname was refused alone: one piece.
+    /// In a search, after a hostname was rejected alone: one piece.
     OnePiece,
 }
 
 impl GroupSize {
-    /// The next size after a group of this many hostnames was refused.
+    /// The next size after a group of this many hostnames was rejected.
     fn half_of(hostnames: usize) -> Self {
         match hostnames / 2 {
             0 => Self::OnePiece,
@@ -55,16 +55,16 @@ impl GroupSize {
     }
 }
 
-/// The undecided pieces of one stage and target. In a search, the next group is half as large after a refusal, and
+/// The undecided pieces of one stage and target. In a search, the next group is half as large after a rejection, and
 /// twice as large after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// Units: all pieces of a hostname, or one piece of a hostname that was refused alone. If the last request ended
+    /// Units: all pieces of a hostname, or one piece of a hostname that was rejected alone. If the last request ended
     /// with such a hostname, each unit is one piece.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before; each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
-    /// The group that is sent now; empty once the group is written, divided or refused.
+    /// The group that is sent now; empty once the group is written, divided or rejected.
     sent: Vec<Vec<Piece<'a>>>,
     pub(super) group_size: GroupSize,
     /// The time that was left when the search for bad pieces began; `None` before a search.
@@ -90,7 +90,7 @@ impl<'a> Halving<'a> {
         Self { queue, suspects, sent: Vec::new(), group_size, time_left_at_search: None }
     }
 
-    /// True during a search for bad pieces: after a refusal, or once only suspects are left.
+    /// True during a search for bad pieces: after a rejection, or once only suspects are left.
     pub(super) fn is_searching(&self) -> bool {
         self.time_left_at_search.is_some()
     }
@@ -105,8 +105,8 @@ impl<'a> Halving<'a> {
         })
     }
 
-    /// The next group; empty at the end. A group of several hostnames has at most this many operations.Drops the pieces
-    /// of hostnames that were given up. A suspect, or a group that `group_size` limits, begins the search.
+    /// The next group; empty at the end. A group of several hostnames has at most this many operations. Drops the
+    /// pieces of hostnames that were given up. A suspect, or a group that `group_size` limits, begins the search.
     pub(super) fn next(
         &mut self,
         operations_max: usize,
@@ -138,7 +138,7 @@ impl<'a> Halving<'a> {
         self.group_size = self.group_size.doubled();
     }
 
-    /// Divides the sent group, which Cloudflare or a proxy refused. If it is a single piece, returns that piece.
+    /// Divides the sent group, which Cloudflare or a proxy rejected. If it is a single piece, returns that piece.
     pub(super) fn divide(&mut self) -> Option<Piece<'a>> {
         let mut group = mem::take(&mut self.sent);
         if let [pieces] = &*group
@@ -162,7 +162,7 @@ impl<'a> Halving<'a> {
         taken
     }
 
-    /// Ends the search, and returns the pieces that were neither written nor refused.
+    /// Ends the search, and returns the pieces that were neither written nor rejected.
     pub(super) fn undecided(self) -> Vec<Piece<'a>> {
         [self.sent.concat(), self.queue.concat(), self.suspects].concat()
     }
@@ -174,7 +174,7 @@ fn one_by_one<'a>(pieces: &[Piece<'a>]) -> impl Iterator<Item = Vec<Piece<'a>>> 
 }
 
 /// The pieces of one hostname in the order in which they are sent one by one: additions from narrow to wide, then
-/// deletions from wide to narrow. So a wider rule matches no request of a narrower rule that is refused or deleted.
+/// deletions from wide to narrow. So a wider rule matches no request of a narrower rule that is rejected or deleted.
 fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by(|one, other| {

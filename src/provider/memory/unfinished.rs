@@ -80,7 +80,7 @@ impl TargetMemories {
         self.target(id).group_size = size;
     }
 
-    /// Forgets the target, whose pieces are all written or refused.
+    /// Forgets the target, whose pieces are all written or rejected.
     pub(crate) fn forget(&mut self, id: &str) {
         self.0.remove(id);
     }

@@ -1,4 +1,4 @@
-//! Remembers refused, reverted and recent writes. A write that Cloudflare refused is not sent in every loop. A write
+//! Remembers rejected, reverted and recent writes. A write that Cloudflare rejected is not sent in every loop. A write
 //! that is reverted each time is not repeated in every loop, because each written configuration makes every connector
 //! of the tunnel reload.
 
@@ -14,19 +14,19 @@ use crate::reconcile::reason::Reason;
 /// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
-/// The shortest and the longest pause of a write that was refused or reverted.
+/// The shortest and the longest pause of a write that was rejected or reverted.
 const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
 /// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
 
-/// The remembered writes. All are lost with the process, so a refused write is then sent once more.
+/// The remembered writes. All are lost with the process, so a rejected write is then sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct WriteHistory(HashMap<Key, Remembered>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// The fingerprint of a suspect: content that was refused or failed alone.
+    /// The fingerprint of a suspect: content that was rejected or failed alone.
     Suspect(u64),
     /// The fingerprint of content that was not sent, because its zone is full.
     Unsent(u64),
@@ -39,7 +39,7 @@ struct Remembered {
     content: u64,
     /// The content is not sent before the pause ends.
     pause: Option<Pause>,
-    /// The write is forgotten at this time, unless the write is refused or done again before.
+    /// The write is forgotten at this time, unless the write is rejected or done again before.
     forget_at: Instant,
 }
 
@@ -57,12 +57,12 @@ impl WriteHistory {
         self.0.contains_key(&Key::Suspect(content))
     }
 
-    /// Pauses content that Cloudflare refused alone.
+    /// Pauses content that Cloudflare rejected alone.
     pub(crate) fn pause_rejected(&mut self, content: u64, reason: Reason, now: Instant) {
         self.pause(Key::Suspect(content), content, reason, now);
     }
 
-    /// Pauses content that was not sent, because Cloudflare refused other content for a reason that concerns both.
+    /// Pauses content that was not sent, because Cloudflare rejected other content for a reason that concerns both.
     pub(crate) fn pause_unsent(&mut self, content: u64, reason: Reason, now: Instant) {
         self.pause(Key::Unsent(content), content, reason, now);
     }
@@ -74,7 +74,7 @@ impl WriteHistory {
         self.0.entry(Key::Suspect(content)).or_insert(Remembered { content, pause: None, forget_at });
     }
 
-    /// Forgets the refusal of content that was accepted.
+    /// Forgets the rejection of content that was accepted.
     pub(crate) fn forget(&mut self, content: u64) {
         self.0.remove(&Key::Suspect(content));
         self.0.remove(&Key::Unsent(content));
@@ -93,7 +93,7 @@ impl WriteHistory {
     }
 
     /// Drops writes whose time is over. Above `WRITES_MAX`, drops all writes without a pause, and if that is not
-    /// enough, all writes: as after a restart, refused and reverted writes are then sent once more.
+    /// enough, all writes: as after a restart, rejected and reverted writes are then sent once more.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, write| now < write.forget_at);
         if self.0.len() > WRITES_MAX {
