@@ -34,6 +34,15 @@ enum Repoint {
     Later,
 }
 
+/// What becomes of the hostname's records in this request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RecordFate {
+    Kept,
+    /// The records stay for a foreign rule that visitors reach by them, and are ours no longer.
+    Released,
+    Deleted,
+}
+
 /// The part of a hostname's change that one request carries out: its rules, and the time at which its record is pointed
 /// to the wanted tunnel. A change of the tunnel, a move, takes several requests.
 struct Change<'r, 'a> {
@@ -46,6 +55,23 @@ struct Change<'r, 'a> {
     deleted: Vec<HostRule<'a>>,
     /// The rules that a later request deletes, because visitors may still reach them.
     deleted_later: Vec<HostRule<'a>>,
+}
+
+impl RecordFate {
+    /// A record that names digests without a rule is kept as long as the comment keeps these digests.
+    fn of(decision: &Decision<'_>, accepted: &[&Gated], keeps_dangling: bool) -> Self {
+        if keeps_dangling {
+            Self::Kept
+        } else if accepted.is_empty() && hides_wildcard(&decision.host) {
+            Self::Deleted
+        } else if !decision.withdraws_hostname {
+            Self::Kept
+        } else if serves_foreign_rule(&decision.host) {
+            Self::Released
+        } else {
+            Self::Deleted
+        }
+    }
 }
 
 impl Repoint {
@@ -219,13 +245,10 @@ pub(super) fn planned_writes(
     let claims_during = comment::claims_during(host, accepted, withdrawn);
     let mut gone = removed_dangling.clone();
     gone.extend(change.deleted.iter().map(|rule| rule.digest));
-    // A record that names digests without a rule is kept as long as the comment keeps these digests.
-    let is_withdrawn = decision.withdraws_hostname && !keeps_dangling;
-    let only_hides = accepted.is_empty() && !keeps_dangling && hides_wildcard(host);
-    let is_deleted = only_hides || is_withdrawn && !serves_foreign_rule(host);
-    let is_released = claims_during.is_released || is_withdrawn && !is_deleted;
+    let fate = RecordFate::of(decision, accepted, keeps_dangling);
+    let is_released = claims_during.is_released || fate == RecordFate::Released;
     let claims_after = Claims { is_released, ..claims_during.without(&gone) };
-    let (operations_before, operations_after) = if is_deleted {
+    let (operations_before, operations_after) = if fate == RecordFate::Deleted {
         (Vec::new(), deletions(host))
     } else {
         change.record_operations(comment.with(&claims_during), comment.with(&claims_after))
