@@ -69,19 +69,25 @@ impl Problem {
     /// Joins all mistakes of an endpoint. Those of Access come first, so that they are not cut off.
     pub fn of(mistakes: &[Mistake]) -> Self {
         let mut mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        mistakes.sort_by_key(|text| !text.contains(ACCESS_PREFIX));
+        mistakes.sort_by_key(|text| !names_access(text));
         Self::new(&mistakes.join("; "))
     }
 
     /// True if the text names a property of Access, so that a login may be missing.
     pub fn concerns_access(&self) -> bool {
-        self.0.contains(ACCESS_PREFIX)
+        names_access(&self.0)
     }
 
     /// The problem in this text, such as the value of the property [`INVALID`].
     pub fn new(text: &str) -> Self {
         Self(one_line(text, limits::PROBLEM_MAX_CHARS).to_string().into())
     }
+}
+
+/// True if the text names a property of Access, but for texts in quotation marks, which the author of an object chose.
+fn names_access(text: &str) -> bool {
+    let unescaped = text.replace(r"\\", "").replace(r#"\""#, "");
+    unescaped.split('"').step_by(2).any(|unquoted| unquoted.contains(ACCESS_PREFIX))
 }
 
 impl fmt::Display for Problem {

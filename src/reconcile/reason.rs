@@ -614,7 +614,9 @@ mod tests {
         };
         assert!(misspelled("webhook/acess-policy").leaves_unprotected());
         assert!(misspelled("webhook/protected").leaves_unprotected());
-        assert!(invalid("webhook/tunnel is \"webhook/access-policy\"").leaves_unprotected());
+        let quoting = r#"webhook/tunnel is "a \" webhook/access-policy \\", which is not configured"#;
+        assert!(!invalid(quoting).leaves_unprotected(), "the author of an object chose the text");
+        assert!(invalid(&format!("webhook/access-policy names \"x\"; {quoting}")).leaves_unprotected());
         assert!(!misspelled("webhook/tunnel-servise").leaves_unprotected());
         assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
     }

@@ -64,14 +64,13 @@ pub(super) fn decide<'a>(
     // `adjust` leaves one endpoint for each path. Of several that are not refused so far, the first by object counts.
     let mut paths = BTreeSet::new();
     let counts = |one: &Wanted<Gated>| one.reason().is_some() || paths.insert(one.set_identifier.clone());
-    let mut wanted: Vec<Wanted<Gated>> = wanted.into_iter().filter(counts).collect();
-    let mut host = refuse_unpublishable(before, &mut wanted, withdrawals);
+    let wanted = wanted.into_iter().filter(counts).collect();
+    let (mut host, mut wanted) = publishable(before, wanted, withdrawals);
     // It is known now which endpoints could be published. A dry run writes nothing, so no rule waits.
     let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     if !application_writes.is_empty() && !host.is_dry_run() {
-        let waiting = before_application(&host, &wanted);
-        refuse(&mut wanted, waiting);
-        host = refuse_unpublishable(before, &mut wanted, withdrawals);
+        let reasons = before_application(&host, &wanted);
+        (host, wanted) = publishable(before, refused(wanted, reasons), withdrawals);
     }
     let refusal = |one: &Wanted<Gated>| Some(one.refusal(host.name(), one.reason()?));
     let mut refusals: Vec<Refusal> = wanted.iter().filter_map(refusal).collect();
@@ -95,31 +94,31 @@ pub(super) fn decide<'a>(
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// Refuses endpoints until the others can be published together. Returns the hostname with everything that is taken
-/// over for these.
-fn refuse_unpublishable<'a>(
+/// The hostname with everything that is taken over for the accepted endpoints, after refusals until these can be
+/// published together.
+fn publishable<'a>(
     before: &Host<'a>,
-    wanted: &mut [Wanted<Gated>],
+    mut wanted: Vec<Wanted<Gated>>,
     withdrawals: &Withdrawn,
-) -> Host<'a> {
+) -> (Host<'a>, Vec<Wanted<Gated>>) {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(before.clone(), &accepted_of(wanted));
-        let refused = refused_now(&host, &withdrawn_now(withdrawals, wanted), wanted);
-        if refused.is_empty() {
-            return host;
+        let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
+        let reasons = reasons_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
+        if reasons.iter().all(Option::is_none) {
+            return (host, wanted);
         }
-        refuse(wanted, refused);
+        wanted = refused(wanted, reasons);
     }
 }
 
-/// Puts the reasons in place of the publications.
-fn refuse(wanted: &mut [Wanted<Gated>], refused: Vec<(usize, Reason)>) {
-    for (index, reason) in refused {
-        if let Some(one) = wanted.get_mut(index) {
-            one.publication = Err(reason);
-        }
-    }
+/// The endpoints with these reasons in place of publications.
+fn refused(wanted: Vec<Wanted<Gated>>, reasons: Vec<Option<Reason>>) -> Vec<Wanted<Gated>> {
+    let with_reason = |(one, reason): (Wanted<Gated>, Option<Reason>)| Wanted {
+        publication: reason.map_or(one.publication, Err),
+        ..one
+    };
+    wanted.into_iter().zip(reasons).map(with_reason).collect()
 }
 
 /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
@@ -185,65 +184,61 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
         && named.all(|rule| rule.is_stamped() && withdrawn.contains(&rule.path()))
 }
 
-/// The endpoints that are not refused yet and cannot be published, given the present refusals: their indices, with the
-/// reasons. Endpoints that are refused anyway take no room in the comment.
-fn refused_now(
-    host: &Host<'_>,
-    withdrawn: &[Option<&str>],
-    wanted: &[Wanted<Gated>],
-) -> Vec<(usize, Reason)> {
-    let refused = with_obstacle(host, withdrawn, wanted);
-    if refused.is_empty() { without_room(host, withdrawn, wanted) } else { refused }
+/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals. Endpoints
+/// that are refused anyway take no room in the comment.
+fn reasons_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
+    let reasons = with_obstacle(host, withdrawn, wanted);
+    if reasons.iter().any(Option::is_some) { reasons } else { without_room(host, withdrawn, wanted) }
 }
 
-/// Endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another endpoint.
+/// Refuses endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another endpoint.
 fn with_obstacle(
     host: &Host<'_>,
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
-) -> Vec<(usize, Reason)> {
-    let accepted = accepted_of(wanted);
-    let Some(obstacles) = Obstacles::of(host, &accepted, withdrawn) else { return Vec::new() };
+) -> Vec<Option<Reason>> {
+    let Some(obstacles) = Obstacles::of(host, &accepted_of(wanted), withdrawn) else { return Vec::new() };
     let refused_before = refused_by_object(wanted);
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
-    let mut refused = Vec::new();
-    for (index, one) in wanted.iter().enumerate() {
-        let Some(gated) = one.accepted() else { continue };
+    let reasons = wanted.iter().map(|one| {
+        let gated = one.accepted()?;
         let beside = || {
             let refused = refused_before.get(&one.resource.as_deref())?;
             if renews_login(host, gated) { None } else { refused_beside(refused, one) }
         };
         let same_digest = || Some(obstacle::digest_taken_by(gated.tunnel(), *taken.get(&gated.digest()?)?));
-        match obstacles.to(gated).or_else(beside).or_else(same_digest) {
-            Some(reason) => refused.push((index, reason)),
-            None => taken.extend(gated.digest().map(|digest| (digest, gated.path()))),
+        let reason = obstacles.to(gated).or_else(beside).or_else(same_digest);
+        if reason.is_none() {
+            taken.extend(gated.digest().map(|digest| (digest, gated.path())));
         }
-    }
-    refused
+        reason
+    });
+    reasons.collect()
 }
 
-/// New endpoints, if the comment has no room for all of them.
+/// Refuses all new endpoints if the comment has no room for them.
 fn without_room(
     host: &Host<'_>,
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
-) -> Vec<(usize, Reason)> {
-    let is_new = |gated: &Gated| !comment::claims_already(host, gated);
-    let new = wanted.iter().enumerate().filter(|(_, one)| one.accepted().is_some_and(is_new));
-    let new: Vec<usize> = new.map(|(index, _)| index).collect();
-    let reason = new.first().and_then(|_| comment::lack_of_room(host, &accepted_of(wanted), withdrawn));
-    reason.map(|reason| new.into_iter().map(|index| (index, reason.clone())).collect()).unwrap_or_default()
+) -> Vec<Option<Reason>> {
+    let is_new =
+        |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
+    if !wanted.iter().any(is_new) {
+        return Vec::new();
+    }
+    let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
+    wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
 }
 
-/// Endpoints whose applications are written before their rules.
-fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<(usize, Reason)> {
-    let reason = |write: &ApplicationWrite| {
-        let unwritten = &host.context.inputs.unwritten_applications;
-        let reason = unwritten.get(&write.content_fingerprint()).cloned();
-        reason.unwrap_or_else(|| Reason::Waiting(APPLICATION_FIRST.to_owned()))
+/// Refuses endpoints whose applications are written before their rules.
+fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
+    let unwritten = &host.context.inputs.unwritten_applications;
+    let reason = |one: &Wanted<Gated>| {
+        let reason = unwritten.get(&one.first_write()?.content_fingerprint()).cloned();
+        Some(reason.unwrap_or_else(|| Reason::Waiting(APPLICATION_FIRST.to_owned())))
     };
-    let waiting = wanted.iter().enumerate();
-    waiting.filter_map(|(index, one)| Some((index, reason(one.first_write()?)))).collect()
+    wanted.iter().map(reason).collect()
 }
 
 /// The refused endpoints, by object.
