@@ -377,3 +377,12 @@ fn what_a_later_default_policy_cannot_close_is_an_error_and_counted() {
         assert!(metrics.contains("refusals{reason=\"invalid\"} "), "{metrics}");
     }
 }
+
+/// The author of an object chose what a mistake quotes.
+#[test]
+fn a_mistake_that_quotes_a_property_of_access_is_no_missing_login() {
+    let stage = Stage::new(&[]);
+    stage.run(&[at(NAME, &[("tunnel", "webhook/access-policy")])]);
+    let lines = stage.harness.log.lines_with(&["refused=invalid", "which is not configured"]);
+    assert!(matches!(&lines[..], [line] if line.contains("WARN")), "{lines:#?}");
+}
