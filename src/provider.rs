@@ -37,9 +37,9 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
-/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
-/// the order of the fields. Of the locks inside the last three fields, only one is held at a time, but the client locks
-/// its credentials under the lock of their file.
+/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next.Locks are taken in
+/// the order of the fields. No two locks of `backend`, `readiness` and `metrics` are held together, except that the
+/// client locks its credentials under the lock of their file.
 #[derive(Debug)]
 pub struct Provider {
     /// `None` until the account and every tunnel are known.
@@ -211,7 +211,7 @@ impl Handler for Provider {
         let setup = self.setup()?;
         let is_after_quiet_time = lock(&self.last_loop).request.begin();
         if is_after_quiet_time {
-            lock(&self.write_memory).targets.forget_all();
+            lock(&self.write_memory).write_targets.forget_all();
         }
         let needed = bodies::needed_changes(changes, &setup.settings);
         let changes = needed.map_err(|failure| self.remember_failure(failure))?;

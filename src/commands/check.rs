@@ -10,7 +10,7 @@ use crate::cloudflare::{
     AccountOrZone, Client, Configuration, Connector, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
     ZONE_APPLICATIONS_READ,
 };
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
@@ -460,7 +460,7 @@ impl Check<'_> {
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
         let OperatorSettings { owner, .. } = &self.config.provider.operator;
         let owners = owners.unwrap_or_default().iter().map(|other| &**other);
-        let others: BTreeSet<&str> = inserted(owners.filter(|other| **other != **owner));
+        let others: BTreeSet<&str> = collect(owners.filter(|other| **other != **owner));
         let names: Vec<&str> = others.into_iter().take(limits::NAMES_SHOWN_MAX).collect();
         let others = match names.join(", ") {
             names if names.is_empty() => names,

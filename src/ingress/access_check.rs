@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::origin_option::{Mistake, parse_flag};
 use super::raw_object::{RawObject, text};
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::model::access::{Application, TeamName};
 use crate::model::endpoint::Property;
 
@@ -39,7 +39,7 @@ pub struct AccessCheck {
 impl AccessCheck {
     /// Requires a token of the team for one of these applications.
     pub fn required<'a>(team: &TeamName, applications: impl IntoIterator<Item = &'a Application>) -> Self {
-        let tags: BTreeSet<&Box<str>> = inserted(applications.into_iter().map(|one| &one.audience));
+        let tags: BTreeSet<&Box<str>> = collect(applications.into_iter().map(|one| &one.audience));
         Self { team_name: team.as_str().into(), audience_tags: tags.into_iter().cloned().collect() }
     }
 

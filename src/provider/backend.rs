@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::Document;
 use crate::locks::lock;
 use crate::model::{AccountId, TunnelId, Zone};
@@ -217,7 +217,7 @@ impl Backend {
             (is_elsewhere && Stamp::of(record)?.owner == self.provider_settings.operator.owner)
                 .then_some(tunnel)
         });
-        let candidates = Vec::from_iter(inserted::<BTreeSet<TunnelId>, _>(candidates));
+        let candidates = Vec::from_iter(collect::<BTreeSet<TunnelId>, _>(candidates));
         let now = self.clock.now();
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
         lock(&self.unconfigured).retain(|_, (_, asked_at)| is_young(*asked_at));
@@ -236,7 +236,7 @@ impl Backend {
             Ok(exists)
         })?;
         let answered = candidates.into_iter().zip(exist);
-        Ok(inserted(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
+        Ok(collect(answered.filter_map(|(tunnel, exists)| exists.then_some(tunnel))))
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn run<'a>(
     plan: &'a Plan,
     snapshot: &'a Snapshot,
 ) -> RunResult {
-    let is_failing = |host: &&HostPlan| memory.targets.failure(host.zone.as_str()).is_some();
+    let is_failing = |host: &&HostPlan| memory.write_targets.failure(host.zone.as_str()).is_some();
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         context,
@@ -138,14 +138,16 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When the run ends early, because no time or no calls are left.
     fn write_target(&mut self, target: WriteTarget<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let size = self.memory.targets.group_size(target.id());
+        let size = self.memory.write_targets.group_size(target.id());
         let history = &self.memory.write_history;
         let is_suspect = |piece: &Piece<'a>| history.is_suspect(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, is_suspect);
         let outcome = self.write_groups(target, &mut halving);
-        self.memory.targets.remember_group_size(target.id(), halving.group_size);
+        self.memory.write_targets.remember_group_size(target.id(), halving.group_size);
         match outcome {
-            Ok(true) if !self.unfinished_targets.contains(&target) => self.memory.targets.forget(target.id()),
+            Ok(true) if !self.unfinished_targets.contains(&target) => {
+                self.memory.write_targets.forget(target.id())
+            }
             Ok(_) => {}
             Err(Stop::Target(reason)) => self.give_up_undecided(target, &halving.undecided(), &reason),
             Err(Stop::Run(error)) => return Err(error),
@@ -192,7 +194,7 @@ impl<'a> Execution<'a> {
     /// Gives up the undecided pieces of a target to which nothing more can be written. Logs the first failed write.
     fn give_up_undecided(&mut self, target: WriteTarget<'a>, undecided: &[Piece<'a>], reason: &Reason) {
         if let Some(text) = reason.failed_write()
-            && self.memory.targets.remember_failure(target.id(), reason, self.context.now())
+            && self.memory.write_targets.remember_failure(target.id(), reason, self.context.now())
         {
             let (kind, name) = self.name_of(target);
             let hostnames = undecided.chunk_by(|one, other| one.hostname() == other.hostname()).count();
@@ -227,7 +229,7 @@ impl<'a> Execution<'a> {
             error => {
                 // Another attempt finds out what was written. At a target that failed before, another attempt would use
                 // up calls that all hostnames share.
-                if error.may_have_been_done() && self.memory.targets.failure(target.id()).is_none() {
+                if error.may_have_been_done() && self.memory.write_targets.failure(target.id()).is_none() {
                     self.ledger.result.has_unknown_outcome = true;
                 }
                 Err(Stop::Target(write_failed(target, self.name_of(target), &error)))
@@ -291,7 +293,7 @@ impl<'a> Execution<'a> {
     /// Remembers the results of the run for the next requests.
     fn remember_writes(&mut self) {
         let now = self.context.now();
-        let WriteMemory { write_history, turn, targets: _ } = &mut *self.memory;
+        let WriteMemory { write_history, turn, write_targets: _ } = &mut *self.memory;
         for host in &self.plan.hosts {
             if !self.ledger.is_given_up(host) {
                 pieces(host).for_each(|piece| write_history.forget(piece.fingerprint()));

@@ -20,8 +20,8 @@ pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::{LastSnapshot, WriteGuard};
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
-pub(super) use self::unfinished::TargetMemories;
 use self::unfinished::TurnMemory;
+pub(super) use self::unfinished::WriteTargets;
 pub(super) use self::unneeded_places::UnneededPlaces;
 use self::write_history::WriteHistory;
 
@@ -29,7 +29,7 @@ use self::write_history::WriteHistory;
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
     pub(super) write_history: WriteHistory,
-    pub(super) targets: TargetMemories,
+    pub(super) write_targets: WriteTargets,
     pub(super) turn: TurnMemory,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::{Arc, MutexGuard};
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
@@ -58,9 +58,9 @@ pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), F
     let outcome = request.carry_out();
     request.delete_replaced_applications();
     if outcome.is_err() {
-        // A rule that this request could not write may need the applications, so no check counts any more. The
+        // A rule that this request could not write may need the applications, so no sighting counts any more. The
         // watch waits for the lock before it deletes an application.
-        lock(&provider.unneeded_places).forget_checks();
+        lock(&provider.unneeded_places).forget_sightings();
     }
     outcome
 }
@@ -73,10 +73,14 @@ impl ApplyRequest<'_> {
             snapshot.map_err(|error| self.context.provider.remember_failure(failure::unread(error)))?;
         let mut attempt = self.attempt(snapshot, Vec::new());
         for _ in 1..APPLY_ATTEMPTS_MAX {
+            if !self.context.has_time() {
+                break;
+            }
             // Another attempt finds out what is left after an unknown outcome, or writes the hostnames that were
             // refused for a tunnel which can be written again.
-            let may_write_more = self.context.has_time()
-                && (attempt.result.has_unknown_outcome || self.probe_failed_tunnels(&attempt.plan));
+            let may_write_more =
+                attempt.result.has_unknown_outcome || self.probe_failed_tunnels(&attempt.plan);
+            // The probe takes time too.
             if !may_write_more || !self.context.has_time() {
                 break;
             }
@@ -139,7 +143,7 @@ impl ApplyRequest<'_> {
         if left > 0 {
             return Err(failure::unfinished(left));
         }
-        self.memory.targets.forget_all();
+        self.memory.write_targets.forget_all();
         Ok(())
     }
 
@@ -153,7 +157,7 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let targets = &self.memory.targets;
+        let targets = &self.memory.write_targets;
         let failure = |tunnel: &TunnelId| Some((tunnel.clone(), targets.failure(tunnel.as_str())?.clone()));
         PlanInputs {
             paused: self.memory.write_history.paused(self.context.now()),
@@ -199,14 +203,14 @@ impl ApplyRequest<'_> {
     /// left, the probe may use enough of it for a read and a write: a tunnel that is never probed would never be
     /// written again. True if a tunnel can be written again.
     fn probe_failed_tunnels(&mut self, plan: &Plan) -> bool {
-        let targets = &mut self.memory.targets;
+        let targets = &mut self.memory.write_targets;
         let now = self.context.now();
         let refused_for = plan.refusals.iter().filter_map(|refusal| match &refusal.reason {
             Reason::TunnelFailed(tunnel, _) => Some(tunnel),
             _ => None,
         });
         let due = refused_for.filter(|tunnel| targets.may_probe(tunnel.as_str(), now));
-        let tunnels: Vec<&TunnelId> = inserted::<BTreeSet<_>, _>(due).into_iter().collect();
+        let tunnels: Vec<&TunnelId> = collect::<BTreeSet<_>, _>(due).into_iter().collect();
         let context = self.context.within((self.context.time_left() / 2).max(limits::WRITE_TIME_MIN * 2));
         let probes = context
             .in_parallel(&tunnels, |tunnel| context.provider.run_writes(|| probe_tunnel(context, tunnel)));
@@ -228,7 +232,7 @@ impl ApplyRequest<'_> {
         let failed = plan.application_writes.iter().zip(results).filter_map(|(write, result)| {
             Some((write.content_fingerprint(), self.remember_application(write, result)?))
         });
-        inserted(failed)
+        collect(failed)
     }
 
     /// Remembers the result of a write of an application, and returns the reason why the application was not written.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{CREATE_TOKEN, Error, Tunnel};
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
@@ -112,7 +112,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
 /// The account of all zones within the filters, if the zones share an account.
 pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, SetupProblem> {
     let wanted = zones.iter().filter(|zone| settings.includes_zone(zone));
-    let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
+    let accounts: BTreeSet<&AccountId> = collect(wanted.map(|zone| &zone.account));
     let mut accounts = accounts.into_iter();
     let (why, remedy) = match (accounts.next(), accounts.next()) {
         (Some(account), None) => return Ok(account.clone()),

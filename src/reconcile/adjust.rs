@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::{fingerprint, rule_at};
@@ -164,7 +164,7 @@ fn excesses(on_host: &[Candidate]) -> BTreeMap<Box<str>, String> {
     objects.sort_unstable();
     let most = limits::HOSTNAME_PATHS_MAX;
     let excesses = objects.chunk_by(|one, other| one == other).filter(|same| same.len() > most);
-    inserted(excesses.filter_map(|same| {
+    collect(excesses.filter_map(|same| {
         let problem = format!(
             "the object has {} paths of the hostname: use at most {most}; a record's comment has room for fewer",
             same.len()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::reconcile::stamp::Stamp;
 
 const OWNER: &str = "owner=";
@@ -97,7 +97,7 @@ impl fmt::Display for Need {
 /// The smallest value of `ADOPT` that meets all of `needs`.
 pub fn smallest(needs: &[Need]) -> Box<str> {
     let needs = if needs.contains(&Need::All) { &[Need::All] } else { needs };
-    let words: BTreeSet<String> = inserted(needs.iter().map(Need::to_string));
+    let words: BTreeSet<String> = collect(needs.iter().map(Need::to_string));
     words.into_iter().collect::<Vec<_>>().join(",").into()
 }
 

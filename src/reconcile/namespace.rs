@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::origin_option::Mistake;
 use crate::ingress::{OriginOption, Service, is_status};
 use crate::model::Hostname;
@@ -179,7 +179,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Holder {
     };
     let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
     let namespaces: BTreeSet<Option<String>> =
-        inserted(services.map(|service| namespace_of_service(operator, service)));
+        collect(services.map(|service| namespace_of_service(operator, service)));
     match namespaces.first() {
         None if stamps.is_empty() => Holder::Free,
         Some(Some(namespace)) if namespaces.len() == 1 => Holder::Namespace(NamespaceCode::of(namespace)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::model::LogLine;
 use crate::reconcile::canonical::is_unknown_path;
@@ -43,7 +43,7 @@ impl Refusal {
         failing.sort_by(|one, other| one.reason.cmp(&other.reason));
         let by_text = failing.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
         for refusals in by_text {
-            let hostnames: BTreeSet<&str> = inserted(refusals.iter().map(|refusal| &*refusal.hostname));
+            let hostnames: BTreeSet<&str> = collect(refusals.iter().map(|refusal| &*refusal.hostname));
             let Some(first) = refusals.first() else { continue };
             if hostnames.len() == 1 {
                 let path = first.set_identifier.clone().filter(|_| refusals.len() == 1);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::canonical::{
     Candidate, Intent, RECORD_ONLY, invalidate, is_invalid, path_of, resource_of,
@@ -65,9 +65,9 @@ pub(super) fn leave_out(on_host: &mut [Candidate], snapshot: Option<&Snapshot>) 
     let publishing = unasked.iter().map(|candidate| &candidate.endpoint);
     let publishing = publishing.filter(|endpoint| is_published(endpoint) || is_named(endpoint));
     let publishing_objects: BTreeSet<Box<str>> =
-        inserted(publishing.map(|endpoint| resource_of(endpoint).into()));
+        collect(publishing.map(|endpoint| resource_of(endpoint).into()));
     let asked = asked.iter().map(|candidate| &candidate.endpoint);
-    let asked_paths: BTreeSet<Box<str>> = inserted(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
+    let asked_paths: BTreeSet<Box<str>> = collect(asked.map(|endpoint| (&*endpoint.set_identifier).into()));
     let mut note = None;
     for Candidate { endpoint, intent, is_public_unasked, is_left_out } in on_host {
         if !intent.unasked_wildcard {

@@ -10,7 +10,7 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
@@ -68,7 +68,7 @@ fn entitled_among(on_host: &[Candidate], snapshot: &Snapshot) -> Option<Namespac
     let name = &on_host.first()?.endpoint.dns_name;
     let endpoints = on_host.iter().map(|candidate| &candidate.endpoint);
     let refused = endpoints.clone().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
-    let refused: BTreeSet<&str> = inserted(refused);
+    let refused: BTreeSet<&str> = collect(refused);
     let objects = endpoints.map(resource_of).filter(|resource| !refused.contains(resource));
     namespace::entitled(name, &[], objects, snapshot)
 }

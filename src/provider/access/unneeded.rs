@@ -37,7 +37,8 @@ impl Provider {
         }
         let deadline = Deadline::after(self.clock(), limits::REQUEST_TIMEOUT_DEFAULT);
         let context = CallContext { provider: self, setup, deadline };
-        // The snapshot is not kept: while this thread waits for the lock, another reading may replace it.
+        // The snapshot is not kept: while this thread waits for the lock, a request may read, and memory would hold
+        // both.
         let is_read = context.read(true).is_ok();
         // Nothing of the memory is needed: its lock keeps requests from writing.
         let _exclusive = lock(&self.write_memory);

@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::limits;
 use crate::reconcile::plan::{HostPlan, Piece};
 
-/// The writes of a run that search for the bad pieces of a rejected group. Each write of a document needs a read before,
-/// and five loops of one run each, in five minutes, must not use more than half of `RATE_CALLS`.
+/// The writes of a run that search for the bad pieces of a rejected group. Each write of a document needs a read
+/// before, and five loops of one run each, in five minutes, must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
 /// The size of the groups that are sent.

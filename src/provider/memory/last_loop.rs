@@ -7,7 +7,7 @@ use std::mem;
 
 use log::Level;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::text::fingerprint;
@@ -162,10 +162,10 @@ impl LastLoop {
             lines.push((Level::Info, LogLine::default().text(text)));
         }
         let last = &mut self.request;
-        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        last.postponed = collect(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         let wanted = if dry_run_writes.is_some() { &[] } else { &*changes.wanted };
         let wanted = wanted.iter().map(|endpoint| fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
-        last.written_or_refused = inserted(wanted.filter(|hostname| !last.postponed.contains(hostname)));
+        last.written_or_refused = collect(wanted.filter(|hostname| !last.postponed.contains(hostname)));
         last.failure = None;
         for line in last.dry_run_writes.replace(dry_run_writes.unwrap_or_default(), unix_seconds) {
             let text = format!("without DRY_RUN: {}", line.text);
@@ -193,7 +193,7 @@ impl LastLoop {
         // A refusal of the whole hostname and one of its rule without a path have the same line.
         let line = |refusal: &Refusal| fingerprint([&*refusal.to_string()]);
         let is_any_new = refusals.iter().any(|refusal| !last.has(refusal));
-        let logged: BTreeSet<u64> = inserted(before().filter(|_| is_any_new).map(line));
+        let logged: BTreeSet<u64> = collect(before().filter(|_| is_any_new).map(line));
         let is_expected = |refusal: &Refusal, _| alternations.has(&refusal.hostname);
         let mut new = last.replace_expecting(refusals, unix_seconds, &is_expected);
         new.retain(|refusal| !is_failed(refusal) && !logged.contains(&line(refusal)));

@@ -27,7 +27,7 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | no stage has left a piece of a target undecided, and Cloudflare answered | the target is forgotten |
 /// | a request leaves no work, or begins after a loop in which ExternalDNS asked for no changes | all are forgotten |
 #[derive(Debug, Default)]
-pub(crate) struct TargetMemories(BTreeMap<Box<str>, TargetMemory>);
+pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
 
 #[derive(Debug, Default)]
 struct TargetMemory {
@@ -41,7 +41,7 @@ struct TargetMemory {
     group_size: GroupSize,
 }
 
-impl TargetMemories {
+impl WriteTargets {
     /// The reason why the last write failed, unless its content was the cause.
     pub(crate) fn failure(&self, id: &str) -> Option<&Reason> {
         self.0.get(id)?.failure.as_ref()
@@ -85,7 +85,7 @@ impl TargetMemories {
         self.0.remove(id);
     }
 
-    /// Remembers that no hostname waits for a tunnel or zone.
+    /// Forgets all targets.
     pub(crate) fn forget_all(&mut self) {
         self.0.clear();
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn edits_pause_if_a_write_fails_after_a_probe_that_succeeded() {
-        let (mut targets, now) = (TargetMemories::default(), now());
+        let (mut targets, now) = (WriteTargets::default(), now());
         assert!(targets.remember_failure("one", &no(), now));
         targets.remember_probe("one", Ok(()));
         assert_eq!(targets.failure("one"), None);

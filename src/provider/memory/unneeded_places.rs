@@ -20,7 +20,7 @@ pub(crate) struct UnneededPlaces(BTreeMap<Place, UnneededPlace>);
 struct UnneededPlace {
     /// The consecutive checks that found the place unneeded, without those during a pause. Two confirm the place, and
     /// an attempt to delete its application leaves one.
-    checks: u32,
+    sightings: u32,
     /// The last attempt to delete the application failed.
     pause: Option<Pause>,
 }
@@ -33,20 +33,20 @@ impl UnneededPlaces {
         found.dedup();
         self.0.retain(|place, _| found.contains(&place));
         for place in found {
-            let UnneededPlace { checks, pause } = self.0.entry(place.clone()).or_default();
-            *checks += u32::from(pause.as_ref().is_none_or(|pause| pause.is_over(now)));
+            let UnneededPlace { sightings, pause } = self.0.entry(place.clone()).or_default();
+            *sightings += u32::from(pause.as_ref().is_none_or(|pause| pause.is_over(now)));
         }
     }
 
     pub(crate) fn has_confirmed(&self) -> bool {
-        self.0.values().any(|place| place.checks >= 2)
+        self.0.values().any(|place| place.sightings >= 2)
     }
 
     /// The confirmed places. They need one more check before they are returned again.
     pub(crate) fn take_confirmed(&mut self) -> Vec<Place> {
-        let confirmed = self.0.iter_mut().filter(|(_, place)| place.checks >= 2);
+        let confirmed = self.0.iter_mut().filter(|(_, place)| place.sightings >= 2);
         let taken = confirmed.map(|(place, unneeded)| {
-            unneeded.checks = 1;
+            unneeded.sightings = 1;
             place.clone()
         });
         taken.collect()
@@ -54,16 +54,16 @@ impl UnneededPlaces {
 
     /// Pauses the deletion of a place's application, which failed. True if the reason is a new one.
     pub(crate) fn pause(&mut self, place: Place, reason: Reason, now: Instant) -> bool {
-        let UnneededPlace { checks, pause } = self.0.entry(place).or_default();
-        *checks = 1;
+        let UnneededPlace { sightings, pause } = self.0.entry(place).or_default();
+        *sightings = 1;
         let is_new = pause.as_ref().is_none_or(|pause| !pause.is_for(&reason));
         *pause = Some(Pause::after(pause.as_ref(), reason, DELETION_PAUSES, now));
         is_new
     }
 
-    /// Forgets every check; pauses stay.
-    pub(crate) fn forget_checks(&mut self) {
-        self.0.values_mut().for_each(|place| place.checks = 0);
+    /// Forgets every sighting; pauses stay.
+    pub(crate) fn forget_sightings(&mut self) {
+        self.0.values_mut().for_each(|place| place.sightings = 0);
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let (place, mut places, now) = (place(), UnneededPlaces::default(), now());
         (0..2).for_each(|_| places.remember_found([&place].into_iter(), now));
         places.pause(place.clone(), no(), now);
-        places.forget_checks();
+        places.forget_sightings();
         (0..3).for_each(|_| places.remember_found([&place].into_iter(), now));
         let later = now + DELETION_PAUSES.0;
         places.remember_found([&place].into_iter(), later);

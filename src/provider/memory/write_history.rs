@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::pause::Pause;
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::limits;
 use crate::reconcile::plan::ComparedWrite;
 use crate::reconcile::reason::Reason;
@@ -49,7 +49,7 @@ impl WriteHistory {
     pub(crate) fn paused(&self, now: Instant) -> BTreeMap<u64, Reason> {
         let paused =
             self.0.values().filter_map(|write| Some((write.content, write.pause.as_ref()?.reason(now)?)));
-        inserted(paused)
+        collect(paused)
     }
 
     /// True if the content is to be sent alone, after all other content.

@@ -59,7 +59,7 @@ impl ApplicationWrite {
     }
 
     /// Identifies the place with its wanted application. A creation and a replacement have the same fingerprint, and so
-    /// have the deletions of all applications: one that is created again after each deletion has a new id.
+    /// have all deletions at one place: an application that is created again after each deletion has a new id.
     pub fn content_fingerprint(&self) -> u64 {
         let wanted = match &self.operation {
             ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => Some(wanted),
@@ -200,7 +200,7 @@ impl Gate<'_> {
         let access = context.snapshot.access.snapshot_or_reason();
         let access = access.map_err(|unread| self.unknown(&unread))?;
         let place = Place::of(&publication.hostname, publication.path());
-        place.check().map_err(|problem| Reason::AccessPolicy(problem.to_owned()))?;
+        place.validate().map_err(|problem| Reason::AccessPolicy(problem.to_owned()))?;
         if access.pending.contains(&place) {
             return Err(Reason::Waiting(
                 "the webhook sent the Access application, and it is not known yet whether Cloudflare has it: \

@@ -1,9 +1,11 @@
 //! `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
 //!
-//! A rule is published only if Cloudflare Access covers it, and no application lets visitors past. An uncertain case
-//! counts as open: the most specific destination decides alone, so a destination counts as met if it may match, and
-//! covers the rule only if its host surely matches, and its path is empty or `*`, or there is one destination for the
-//! rule's prefix and one for `prefix/*`.
+//! A rule is published only if Cloudflare Access covers it, and no application lets visitors past. The most specific
+//! destination decides alone, and an uncertain case counts as open:
+//!
+//! - a destination counts as met if it may match;
+//! - it covers the rule only if its host surely matches and its path is empty or `*`, or if another destination covers
+//!   everything below the rule's prefix, which is its own path.
 //!
 //! The decision holds only for this snapshot, and for the path as the request spells it. So the rule also requires the
 //! audiences: cloudflared still refuses a request without a token if an application is deleted later, if the edge reads

@@ -1,5 +1,5 @@
-//! Opens a place whose endpoint says `webhook-access-policy: none`, and finds the places that need an application of
-//! their own before. The application of a wildcard, or of a whole hostname, may be the only login of a narrower place.
+//! Opens a place whose endpoint says `webhook-access-policy: none`. The application of a wildcard, or of a whole
+//! hostname, may be the only login of a narrower place: that place needs an application of its own first.
 
 use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::changes::{Asks, UnopenedPlace};
@@ -24,14 +24,14 @@ impl Gate<'_> {
         {
             return Err(self.unknown(unread));
         }
-        let mut covering: Vec<OwnApplication<'_>> = protection.own_logins(path).collect();
+        let mut logins: Vec<OwnApplication<'_>> = protection.own_logins(path).collect();
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application_made_for(path);
-        covering.extend(
-            made_for.filter(|made| !covering.iter().any(|own| own.application.id == made.application.id)),
+        logins.extend(
+            made_for.filter(|made| !logins.iter().any(|own| own.application.id == made.application.id)),
         );
         let opened = Place::of(&publication.hostname, path);
-        for own in &covering {
+        for own in &logins {
             if let Some(also_protects) =
                 first_relying(*own, Some(&opened), context.access_changes, context.snapshot)
             {
@@ -44,29 +44,29 @@ impl Gate<'_> {
                 });
             }
         }
-        if covering.is_empty() && protection.present_check(path).is_none() {
+        if logins.is_empty() && protection.present_check(path).is_none() {
             return Ok(AccessStep::Nothing);
         }
-        self.refuse_opening_others(&opened, &covering)?;
+        self.refuse_opening_others(&opened, &logins)?;
         // An old answer may hide a rule that relies on the application.
         if let Some(problem) = context.snapshot.old_answers.values().next() {
             return Err(Reason::Waiting(problem.to_string()));
         }
-        Ok(self.opening_step(&covering))
+        Ok(self.opening_step(&logins))
     }
 
-    /// The work that deletes the applications `covering`, the most specific one first.
-    fn opening_step(self, covering: &[OwnApplication<'_>]) -> AccessStep {
+    /// The work that deletes the applications `logins`, the most specific one first.
+    fn opening_step(self, logins: &[OwnApplication<'_>]) -> AccessStep {
         let Self { context, publication, resource, .. } = self;
         let inputs = context.inputs;
-        let Some(first) = covering.first() else {
+        let Some(first) = logins.first() else {
             return AccessStep::Opening { deletions: Vec::new(), waiting: None };
         };
         let is_accepted = context.snapshot.has_rule_accepting(first.application);
         // A dry run shows the state after all loops.
-        let deleted = if inputs.is_dry_run { covering.len() } else { usize::from(!is_accepted) };
+        let deleted = if inputs.is_dry_run { logins.len() } else { usize::from(!is_accepted) };
         let mut deletions: Vec<_> =
-            covering.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
+            logins.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
         let held_up = deletions.iter().find_map(|write| {
             let content = write.content_fingerprint();
             inputs.unwritten_applications.get(&content).or_else(|| inputs.paused.get(&content)).cloned()
@@ -74,13 +74,13 @@ impl Gate<'_> {
         if held_up.is_some() {
             deletions.clear();
         }
-        let is_last = !is_accepted && covering.len() == 1;
+        let is_last = !is_accepted && logins.len() == 1;
         let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
         let waiting = reason.map(|reason| {
             let path = publication.path().unwrap_or_default();
             WaitingOpening {
                 refusal: Refusal::new(publication.hostname.as_str(), Some(path), resource, reason),
-                applications: covering.iter().map(|own| own.application.id.clone()).collect(),
+                applications: logins.iter().map(|own| own.application.id.clone()).collect(),
             }
         });
         AccessStep::Opening { deletions, waiting }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::PathPattern;
 use crate::ingress::path::expression_of_prefix;
 use crate::model::Hostname;
@@ -58,12 +58,12 @@ impl Place {
         let path = path.transpose().ok()?.map(Into::into);
         let place = Self { hostname: Hostname::parse(host).ok()?, path };
         let is_renamed = place.hostname.as_str() != host || place.prefix().unwrap_or_default() != prefix;
-        (!is_renamed && place.check().is_ok()).then_some(place)
+        (!is_renamed && place.validate().is_ok()).then_some(place)
     }
 
     /// # Errors
     /// The reason why an application cannot cover exactly the requests of the place.
-    pub fn check(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         // It is not known how Access compares encoded characters or two slashes in a row.
         let is_protectable =
             |prefix: String| prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//");
@@ -153,7 +153,7 @@ pub fn body(
     present: Option<Map<String, Value>>,
 ) -> Vec<u8> {
     let members = present.unwrap_or_default().into_iter();
-    let mut body: Map<String, Value> = inserted(members.filter(|(name, _)| !READ_ONLY.contains(&&**name)));
+    let mut body: Map<String, Value> = collect(members.filter(|(name, _)| !READ_ONLY.contains(&&**name)));
     let tag = tag(owner);
     let mut tags: Vec<Value> = body.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
     if !tags.iter().any(|one| one.as_str() == Some(&tag)) {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_path_is_a_place_if_access_takes_it_as_it_is() {
-        let of = |hostname: &str, path: &str| place(hostname, path).check();
+        let of = |hostname: &str, path: &str| place(hostname, path).validate();
         assert_eq!(of("a.example.com", ""), Ok(()));
         assert_eq!(of("a.example.com", "^/api(/|$)"), Ok(()));
         for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {

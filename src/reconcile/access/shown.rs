@@ -63,10 +63,10 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }
-    let covering = protection.own_login(path).map(|own| own.application);
-    let is_correct = protection.check_with(check.cloned(), covering).as_ref() == check;
-    let is_open = check.is_none() && covering.is_none();
-    let left = check.cloned().and_then(|check| check.without_audience(covering.map(|one| &*one.audience)));
+    let login = protection.own_login(path).map(|own| own.application);
+    let is_correct = protection.check_with(check.cloned(), login).as_ref() == check;
+    let is_open = check.is_none() && login.is_none();
+    let left = check.cloned().and_then(|check| check.without_audience(login.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
     ShownProperties { properties, is_correct }
@@ -159,10 +159,10 @@ fn remove_unshown(endpoint: &mut Endpoint, path: Option<&str>, protection: HostP
 }
 
 fn remove_covering_audience(endpoint: &mut Endpoint, path: Option<&str>, protection: HostProtection<'_>) {
-    let Some(covering) = protection.own_login(path) else { return };
+    let Some(login) = protection.own_login(path) else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(check)) = AccessCheck::read(&text_of) else { return };
-    let left = check.without_audience(Some(&*covering.application.audience));
+    let left = check.without_audience(Some(&*login.application.audience));
     endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     endpoint.provider_specific.extend(left.iter().flat_map(AccessCheck::properties));
     endpoint.provider_specific.sort_unstable();

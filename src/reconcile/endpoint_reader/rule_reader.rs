@@ -225,7 +225,7 @@ impl RuleReader<'_, '_> {
         let is_default = self.properties.text(ACCESS_POLICY).is_none();
         let by = if is_default { "(from DEFAULT_ACCESS_POLICY) " } else { "" };
         let place = Place::of(&rule.hostname, rule.path_text());
-        place.check().map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))
+        place.validate().map_err(|problem| self.mistake(ACCESS_POLICY, format!("{by}{problem}")))
     }
 
     fn path(&mut self) -> Read<Option<PathPattern>> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::RuleEdit;
 use crate::model::{Record, RecordId, RecordPatch};
 use crate::reconcile::plan::planned::{HostPlan, PlannedEdit, RecordOperation};
@@ -53,6 +53,6 @@ fn corrected_claims<'a>(host: &'a HostPlan, is_written: impl Fn(&'a PlannedEdit)
         }
         RuleEdit::Delete { .. } => is_written(planned),
     };
-    let removed: BTreeSet<Digest> = inserted(host.edits.iter().filter(is_removed).map(PlannedEdit::digest));
+    let removed: BTreeSet<Digest> = collect(host.edits.iter().filter(is_removed).map(PlannedEdit::digest));
     (!removed.is_empty()).then(|| host.claims_during.without(&removed))
 }

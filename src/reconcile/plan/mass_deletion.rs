@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::planned::{HostOutcome, TurnPosition};
 use crate::reconcile::reason::Reason;
@@ -30,7 +30,7 @@ pub(super) fn withhold(
     snapshot: &Snapshot,
 ) -> impl Iterator<Item = (TurnPosition, HostOutcome)> {
     let withdrawn = deletions.iter().filter(|(position, _)| position.counts_as_deletion);
-    let withdrawn: BTreeSet<Box<str>> = inserted(withdrawn.map(|(position, _)| position.hostname.clone()));
+    let withdrawn: BTreeSet<Box<str>> = collect(withdrawn.map(|(position, _)| position.hostname.clone()));
     let withheld = mass_deleted(&withdrawn, snapshot);
     deletions.into_iter().map(move |(position, outcome)| match &outcome.plan {
         Some(plan) if withheld.contains(&position.hostname) => {
@@ -57,7 +57,7 @@ fn mass_deleted(withdrawn: &BTreeSet<Box<str>>, snapshot: &Snapshot) -> BTreeSet
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let outnumber = |going, staying| going > limit && going > staying;
     let mut refused: BTreeSet<Box<str>> =
-        inserted(of_one_namespace.flat_map(|published| oldest_outnumbered(published, outnumber)));
+        collect(of_one_namespace.flat_map(|published| oldest_outnumbered(published, outnumber)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
     refused.extend(oldest_outnumbered(&published, |going, staying| going > limit && staying == 0));
     refused

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::mem;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::{Document, RuleEdit};
 use crate::label_values::label_values;
 use crate::model::endpoint::Property;
@@ -49,7 +49,7 @@ impl Plan {
             let host = self.host(rule.folded_hostname());
             host.is_some_and(|host| host.removed_dangling.contains(&Digest::of(tunnel, rule.path())))
         });
-        inserted(missed.map(|rule| rule.folded_hostname().into()))
+        collect(missed.map(|rule| rule.folded_hostname().into()))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::Rule;
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{ApplicationOperation, WaitingOpening};
@@ -28,7 +28,7 @@ pub(super) fn with_openings(
     is_dry_run: bool,
 ) -> Plan {
     let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
-    let moving: BTreeSet<&str> = inserted(moving.map(|one| &*one.hostname));
+    let moving: BTreeSet<&str> = collect(moving.map(|one| &*one.hostname));
     let (mut refusals, mut kept) = (Vec::new(), BTreeSet::new());
     for WaitingOpening { refusal, applications } in openings {
         if let Some(reason) = still_protected(&refusal, &applications, &plan, &moving, snapshot) {

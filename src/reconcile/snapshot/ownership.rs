@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::{MarkedRules, Rule};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::adopt::Need;
@@ -105,7 +105,7 @@ impl Snapshot {
     /// The claims of a hostname's stamp, without the digests that no rule has.
     pub(crate) fn existing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
         let digests = self.digested_rules_of(hostname).into_iter().map(|(digest, _)| digest);
-        let digests = inserted(digests.filter(|digest| stamp.claims.digests.contains(digest)));
+        let digests = collect(digests.filter(|digest| stamp.claims.digests.contains(digest)));
         Claims { digests, ..stamp.claims }
     }
 
@@ -119,7 +119,7 @@ impl Snapshot {
     /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
     pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_digests();
-        inserted(
+        collect(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.marked(&|rule| own.has(id, rule)))),
         )
     }
@@ -148,7 +148,7 @@ fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTree
 pub(crate) fn unique_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
     let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
-    inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())
+    collect(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())
 }
 
 /// The digests of our rules, by hostname.

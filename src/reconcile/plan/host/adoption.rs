@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Host, HostRule, Ownership};
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::ingress::Document;
 use crate::model::json::masked_json;
 use crate::model::{NewRecord, Record};
@@ -19,11 +19,11 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let needs = needs_of_records(&host);
     let is_allowed = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && !accepted.is_empty() { with_records(host) } else { host };
-    let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
+    let reclaimed = collect(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
     mark_foreign(&mut host, &reclaimed, Ownership::Ours);
     if host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
-        let adopted = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
+        let adopted = collect(with_rule.flat_map(|gated| rules_for(&host, gated)));
         mark_foreign(&mut host, &adopted, Ownership::Adopted);
     }
     host

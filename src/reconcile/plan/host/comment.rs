@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use crate::collections::inserted;
+use crate::collections::collect;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
@@ -54,7 +54,7 @@ pub(super) fn claims_during(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[O
 /// does. Invariant 2 of docs/how-it-works.md says when they are removed.
 pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
-    let mut stays: BTreeSet<Digest> = inserted(host.rules.iter().map(|rule| rule.digest));
+    let mut stays: BTreeSet<Digest> = collect(host.rules.iter().map(|rule| rule.digest));
     stays.extend(accepted.iter().filter_map(|one| one.digest()));
     &stamp.claims.digests - &stays
 }

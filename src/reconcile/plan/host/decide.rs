@@ -184,14 +184,15 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
         && named.all(|rule| rule.is_stamped() && withdrawn.contains(&rule.path()))
 }
 
-/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals. Endpoints
-/// that are refused anyway take no room in the comment.
+/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals.
+/// Endpoints that are refused anyway take no room in the comment.
 fn reasons_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
     let reasons = with_obstacle(host, withdrawn, wanted);
     if reasons.iter().any(Option::is_some) { reasons } else { without_room(host, withdrawn, wanted) }
 }
 
-/// Refuses endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another endpoint.
+/// Refuses endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another
+/// endpoint.
 fn with_obstacle(
     host: &Host<'_>,
     withdrawn: &[Option<&str>],
