@@ -194,12 +194,12 @@ impl<'a> HostProtection<'a> {
 
     /// Our application that was made for exactly the path; of several, one whose token a rule accepts.
     pub(super) fn application_made_for(self, path: Option<&str>) -> Option<OwnApplication<'a>> {
-        let all = || {
-            self.snapshot.own_applications_of(self.hostname.as_str()).filter(|own| own.place.path() == path)
-        };
+        let of_hostname = self.snapshot.own_applications_of(self.hostname.as_str());
+        let made: Vec<OwnApplication<'_>> = of_hostname.filter(|own| own.place.path() == path).collect();
         let is_named =
-            |own: &OwnApplication<'_>| self.rules_at(path).any(|(_, rule)| rule.accepts(own.application));
-        all().find(is_named).or_else(|| all().next())
+            |own: &&OwnApplication<'_>| self.rules_at(path).any(|(_, rule)| rule.accepts(own.application));
+        let named = if made.len() > 1 { made.iter().find(is_named) } else { None };
+        named.or_else(|| made.first()).copied()
     }
 
     /// The first of [`Self::own_logins`].
