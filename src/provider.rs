@@ -37,7 +37,7 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::body::Body;
 use crate::webhook::{Failure, Handler};
 
-/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next.Locks are taken in
+/// Serves ExternalDNS through the webhook. Owns all that is remembered from one request to the next. Locks are taken in
 /// the order of the fields. No two locks of `backend`, `readiness` and `metrics` are held together, except that the
 /// client locks its credentials under the lock of their file.
 #[derive(Debug)]

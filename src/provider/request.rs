@@ -85,13 +85,7 @@ impl ApplyRequest<'_> {
                 break;
             }
             // Without a reading, the request ends with the result so far.
-            let Ok(snapshot) = self.context.read(with_access) else {
-                if attempt.result.has_unknown_outcome {
-                    // Records of the turn may have been written without their rules.
-                    self.memory.turn.remember_half_written();
-                }
-                break;
-            };
+            let Ok(snapshot) = self.context.read(with_access) else { break };
             let noted = mem::take(&mut attempt.plan.notes);
             // Memory would otherwise hold two plans.
             drop(attempt);
@@ -134,6 +128,10 @@ impl ApplyRequest<'_> {
         let provider = self.context.provider;
         let dry_run_writes = provider.is_dry_run().then(|| describe(plan));
         provider.remember(|last, now| last.remember_request(self.changes, plan, result, dry_run_writes, now));
+        if result.has_unknown_outcome {
+            // Records of the turn may have been written without their rules.
+            self.memory.turn.remember_half_written();
+        }
         self.memory.turn.end_request(!result.given_up.is_empty(), plan.next_turn.as_ref());
         if let Some(error) = &result.ended_early {
             return Err(failure::ended_early(error));

@@ -612,8 +612,9 @@ mod tests {
             let read = EndpointReader::new(&reading.settings, &reading.access).read(&endpoint);
             Reason::Invalid(read[0].publication.clone().expect_err("a name is misspelled"))
         };
-        assert!(misspelled("webhook/acess-policy").leaves_unprotected());
-        assert!(misspelled("webhook/protected").leaves_unprotected());
+        for name in ["acess-policy", "protected", "\"access-policy", "acces\"s-policy", "acess-policy\""] {
+            assert!(misspelled(&format!("webhook/{name}")).leaves_unprotected(), "{name}");
+        }
         let quoting = r#"webhook/tunnel is "a \" webhook/access-policy \\", which is not configured"#;
         assert!(!invalid(quoting).leaves_unprotected(), "the author of an object chose the text");
         assert!(invalid(&format!("webhook/access-policy names \"x\"; {quoting}")).leaves_unprotected());

@@ -137,6 +137,20 @@ fn after_a_lost_answer_a_turn_that_runs_out_of_time_is_repeated() {
     assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
 }
 
+/// The records are there, and the request has no time to find that out.
+#[test]
+fn after_a_lost_answer_that_took_all_of_the_time_the_next_request_begins_with_the_same_hostnames() {
+    let harness = roomy();
+    let (clock, program) = harness.start_stopped(&[]);
+    harness.cloudflare.fault(Matcher::batch(), 1, Fault::DoneButUnanswered);
+    harness.cloudflare.edit_before(Matcher::batch(), 1, move |_| clock.put_ahead(LONG));
+    let shops = shops("example.com", HOSTNAMES);
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    assert_eq!((harness.cnames().len(), served(&harness, "example.com")), (CHANGED_HOSTNAMES_MAX, 0));
+    assert_eq!(program.external_dns().run_loop(&shops).map(drop), Err(503));
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
 /// Otherwise each request would begin what it has no time to end, and no loop would get further.
 #[test]
 fn a_turn_that_runs_out_of_time_is_gone_on_with_by_the_next_one() {
@@ -215,7 +229,7 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass() {
     assert_eq!(harness.cloudflare.records(&other).len(), 10);
 }
 
-/// The zone of the thousand takes all of the time of each request.
+/// The zone of the thousand takes all of the time of each request. Its answers are lost, so the turn is repeated twice.
 #[test]
 fn a_thousand_hostnames_that_take_all_of_the_time_let_others_pass() {
     let harness = roomy();
@@ -224,7 +238,7 @@ fn a_thousand_hostnames_that_take_all_of_the_time_let_others_pass() {
     let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
     let mut wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
     wanted.push(published("zz.example.org", "http://shop:80"));
-    for _ in 0..3 {
+    for _ in 0..4 {
         harness.cloudflare.clear_faults();
         harness.cloudflare.fault_every(batch.clone(), Fault::Reset);
         let clock = Arc::clone(&clock);

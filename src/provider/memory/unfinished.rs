@@ -21,7 +21,7 @@ const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJE
 /// | event | change |
 /// |---|---|
 /// | a write fails for another reason than its content | `failure`; after a probe that succeeded, edits pause |
-/// | a probe succeeds: the tunnel answers to its unchanged document, or has no rules | no failure; `probe_succeeded` |
+/// | a probe succeeds: the document is accepted or rejected as it is, or has no rules | no failure; `probe_succeeded` |
 /// | the write of a probe fails for another reason than its content | `failure` |
 /// | a stage sends its groups | `group_size` |
 /// | no stage has left a piece of a target undecided, and Cloudflare answered | the target is forgotten |
@@ -102,12 +102,12 @@ const TRIES_MAX: usize = 3;
 pub(crate) struct TurnMemory {
     /// The position at which the turn begins; `None` for the first hostname.
     pub(crate) start: Option<TurnPosition>,
-    /// The number of requests in a row that left hostnames undone, from the first that wrote a part of a hostname.
+    /// The number of requests in a row that left hostnames undone, from the first that may have written a part of one.
     half_written_requests: usize,
 }
 
 impl TurnMemory {
-    /// Remembers that a part of a hostname was written, and not all of it.
+    /// Remembers that a part of a hostname was written, or may have been, and not all of it.
     pub(crate) fn remember_half_written(&mut self) {
         self.half_written_requests = self.half_written_requests.max(1);
     }

@@ -279,7 +279,8 @@ impl RuleReader<'_, '_> {
                         Some(nearest) => format!("did you mean {nearest}?"),
                         None => format!("there are {}", property_name::with_word_of(name).join(", ")),
                     };
-                    self.mistake(name, format!("is unknown; {hint}"));
+                    // The hint may name a property of Access, so the name opens no quotation before it.
+                    self.mistake(&name.escape_debug().to_string(), format!("is unknown; {hint}"));
                 }
                 Meaning::Known if value.starts_with(is_mark) && value.ends_with(is_mark) => {
                     self.mistake(name, "has quotation marks: remove them");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | foreign, of the hostname; or of a name below the wildcard | always |
 //! | foreign and wider, with a service | unless an endpoint or our present rule takes all paths |
-//! | of a wildcard of ours, with a service | unless the rule without a path stays, or the wanted tunnel has one |
+//! | of a wildcard of ours, with a service | unless an endpoint, or a rule of the wanted tunnel, takes its requests |
 
 use super::adoption;
 use super::{Host, HostRule, Ownership};
