@@ -14,8 +14,9 @@
 //!     let record = json!({"type": "CNAME", "name": "www", "content": target, "proxied": true});
 //!     cloudflare.add_record(&zone, record)?;
 //!     cloudflare.put_configuration(&tunnel, r#"{"ingress": [{"service": "http://shop:80"}]}"#)
-//! })?; assert_eq!(emulator.visit("www.example.com", "/").to_string(), format!("http://shop:80 by rule 0 of tunnel
-//! {tunnel}"));
+//! })?;
+//! let visit = emulator.visit("www.example.com", "/").to_string();
+//! assert_eq!(visit, format!("http://shop:80 by rule 0 of tunnel {tunnel}"));
 //!
 //! // The second write from now on is done, but its answer never comes.
 //! emulator.fault(Matcher::writes(), 2, Fault::DoneButUnanswered);
