@@ -189,7 +189,7 @@ impl Backend {
         tunnel: &TunnelId,
         deadline: Deadline,
     ) -> Result<Answer<(Document, Configuration)>, Error> {
-        read_newest(&format!("the configuration of tunnel {tunnel}"), || {
+        read_newest(&format_args!("the configuration of tunnel {tunnel}"), || {
             let configuration = match tunnel.is_placeholder() {
                 true => Configuration::never_configured(),
                 false => self.client.configuration(account, tunnel, deadline)?,

@@ -69,7 +69,8 @@ impl Gate<'_> {
             logins.iter().take(deleted).map(|own| ApplicationWrite::delete(*own)).collect();
         let held_up = deletions.iter().find_map(|write| {
             let content = write.content_fingerprint();
-            inputs.unwritten_applications.get(&content).or_else(|| inputs.paused.get(&content)).cloned()
+            let unwritten = inputs.unwritten_applications.get(&content).cloned();
+            unwritten.or_else(|| inputs.refuse_paused(|| content).err())
         });
         if held_up.is_some() {
             deletions.clear();

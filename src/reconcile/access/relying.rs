@@ -25,11 +25,11 @@ use crate::reconcile::snapshot::Snapshot;
 pub(super) fn first_relying(
     own: OwnApplication<'_>,
     opened: Option<&Place>,
-    requests: &AccessChanges,
+    changes: &AccessChanges,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let place = own.place;
-    if requests.unopened.iter().any(|one| one.asks != Asks::Unknown && one.place == *place) {
+    if changes.unopened.iter().any(|one| one.asks != Asks::Unknown && one.place == *place) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(own, snapshot) {
@@ -37,12 +37,12 @@ pub(super) fn first_relying(
     }
     let is_published = || HostProtection::of(place.hostname(), snapshot).is_published(place.path());
     // Any other endpoint may be refused.
-    let opens_place = requests.open.contains(place) && (opened == Some(place) || is_published());
+    let opens_place = changes.open.contains(place) && (opened == Some(place) || is_published());
     let names = snapshot.names_of(place.hostname().as_str(), &|name| place.is_over(name));
     names.into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, own, opened, opens_place, requests }.first_open()
+        NameUnder { protection, own, opened, opens_place, changes }.first_open()
     })
 }
 
@@ -53,7 +53,7 @@ struct NameUnder<'a> {
     opened: Option<&'a Place>,
     /// True if an endpoint opens the place itself.
     opens_place: bool,
-    requests: &'a AccessChanges,
+    changes: &'a AccessChanges,
 }
 
 impl NameUnder<'_> {
@@ -95,7 +95,7 @@ impl NameUnder<'_> {
     /// Our record without a rule, if it would be open and no endpoint opens or withdraws it.
     fn open_record_alone(&self) -> Option<String> {
         let place = self.place_of(None);
-        let is_asked_for = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
+        let is_asked_for = self.changes.open.contains(&place) || self.changes.withdrawn.contains(&place);
         if is_asked_for { None } else { self.protection.record_only().map(record_text) }
     }
 
@@ -115,7 +115,7 @@ impl NameUnder<'_> {
     /// application covers the rule. A withdrawn rule counts too, because the application stays until the rule is
     /// deleted.
     fn stays_closed(&self, rule: &Rule) -> bool {
-        let is_withdrawn = || self.requests.withdrawn.contains(&self.place_of(rule.path()));
+        let is_withdrawn = || self.changes.withdrawn.contains(&self.place_of(rule.path()));
         rule.requires_another(self.own.application)
             || rule.requires_access() && is_withdrawn()
             || self.is_under_another(&self.covering_every_request(rule.path()))
@@ -145,7 +145,7 @@ impl NameUnder<'_> {
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let place = self.place_of(path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.requests.open.contains(&place) && (self.opened == Some(&place) || is_ours())
+        self.changes.open.contains(&place) && (self.opened == Some(&place) || is_ours())
     }
 }
 
