@@ -7,7 +7,7 @@ use crate::clock::Deadline;
 use crate::cloudflare::{CREATE_TOKEN, Error, Tunnel};
 use crate::collections::collect;
 use crate::limits::NAMES_SHOWN_MAX;
-use crate::model::tunnel_id::TUNNEL_DOMAIN;
+use crate::model::identifier::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::observe::readiness::SetupProblem;
 use crate::provider::backend::Backend;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use crate::ingress::looks_like_service;
 use crate::ingress::service::WORDS;
 use crate::model::TunnelId;
+use crate::model::identifier::TUNNEL_DOMAIN;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest};
-use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKind {
