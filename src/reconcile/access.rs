@@ -11,14 +11,13 @@
 //! | Which place was an application made for? | `place.rs` |
 //! | Which requests does a destination of an application take? | `destination.rs` |
 //! | How is a hostname protected now? | `host_protection.rs`; for the guard `guard.rs`, as properties `shown.rs` |
-//! | Which login does an endpoint ask for? | `wanted.rs`, all endpoints of a POST `changes.rs` |
+//! | Which login does an endpoint ask for? | `wanted.rs` |
 //! | May an endpoint be published, and with which Access check? | `gate.rs` |
 //! | May a place be opened? | `opening.rs`; what else would be open: `relying.rs` |
 //! | May a record point to another tunnel? | `open_rule.rs` |
 //! | Which applications does nothing need, and which refuse visitors? | `unneeded.rs`, `refused_visitors.rs` |
 
 pub mod applications;
-pub mod changes;
 pub mod destination;
 pub mod gate;
 pub mod guard;

@@ -4,32 +4,36 @@
 //! rule exists, and is removed only in [`Stage::RecordsAfter`], after the rule is deleted. So after any prefix of the
 //! stages, `records` shows everything of ours, and ExternalDNS asks for the remaining changes again.
 
-mod correction;
-mod fingerprints;
 mod host;
 mod mass_deletion;
 mod notes;
 mod piece;
 mod planned;
 mod request;
-mod waiting_openings;
 
-pub use correction::corrections;
-pub(crate) use fingerprints::{ComparedWrite, writes_of};
 pub use host::comment::CommentTemplate;
+pub(crate) use piece::{ComparedWrite, PieceKey, WriteTarget, writes_of};
 pub use piece::{Piece, pieces, rule_fingerprint};
-pub(crate) use piece::{PieceKey, WriteTarget};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::collections::collect;
+use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
-use crate::reconcile::access::gate::WaitingOpening;
-use crate::reconcile::plan::host::planner::plan_host;
+use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::gate::{self, ApplicationOperation, Gated, WaitingOpening};
+use crate::reconcile::access::relying::rule_text;
+use crate::reconcile::canonical::{Publication, path_of};
+use crate::reconcile::plan::host::Host;
+use crate::reconcile::plan::host::decide::decide;
+use crate::reconcile::plan::host::writes::{deletion_of_hiding_record, planned_writes};
 use crate::reconcile::plan::planned::HostOutcome;
-use crate::reconcile::plan::request::HostChanges;
+use crate::reconcile::plan::request::{HostChanges, Wanted};
 use crate::reconcile::plan_inputs::{PlanContext, PlanInputs};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The hostnames that one request changes.
@@ -55,7 +59,7 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let context =
         PlanContext { snapshot, inputs, access_changes: &access_changes, marked_rules: &marked_rules };
     let (plan, openings) = planned_turn(candidates(requests, context), turn, context);
-    let mut plan = waiting_openings::with_openings(plan, openings, snapshot, inputs.is_dry_run);
+    let mut plan = with_waiting_openings(plan, openings, snapshot, inputs.is_dry_run);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -118,4 +122,128 @@ fn planned_turn(
     }
     plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     (plan, openings)
+}
+
+/// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname,
+/// [`decide`] chooses the part of the request that is carried out, and [`HostOutcome`] has the writes, refusals and
+/// notes.
+fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> HostOutcome {
+    let snapshot = context.snapshot;
+    // The object that asks for the hostname; the first if there are several.
+    let object = request.wanted.iter().filter_map(|one| one.resource.as_ref()).min().cloned();
+    let refused = |reason| HostOutcome::refused(vec![Refusal::new(name, None, object.as_deref(), reason)]);
+    if !snapshot.operator().filter.matches(name) {
+        return refused(Reason::OutsideFilter);
+    }
+    // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
+    let Ok(hostname) = Hostname::parse(name) else {
+        let mistakes = request.wanted.iter().filter_map(|one| Some(one.refusal(name, one.reason()?)));
+        return HostOutcome::refused(mistakes.collect());
+    };
+    let HostChanges { wanted, withdrawn, registry_names } = request;
+    let Some(zone) = snapshot.zone_of(name) else { return refused(Reason::NoZone) };
+    let wanted = judge_all(wanted, context);
+    let host = Host::of(context, zone, hostname, &registry_names);
+    if let Some(problem) = host.old_answer(&wanted) {
+        // An old answer does not tell whether a part of the hostname stays.
+        let counts_as_deletion = wanted.is_empty() && host.has_stamped_record();
+        return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
+    }
+    let decision = decide(&host, wanted, &withdrawn);
+    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let planned = planned_writes(&decision, resource.clone());
+    // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
+    let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
+    let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
+    let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
+    let outcome = match planned {
+        Ok((plan, unfinished)) => HostOutcome {
+            plan: Some(plan).filter(|plan| !plan.is_empty()),
+            counts_as_deletion,
+            ..decision.outcome.with_refusals(unfinished.into_iter().map(refusal))
+        },
+        Err(reason) => HostOutcome {
+            plan: deletion_of_hiding_record(&decision.host, resource.clone()),
+            counts_as_deletion,
+            ..decision.outcome.without_plan([refusal(reason)])
+        },
+    };
+    let refused_before = |plan| piece::refusals(plan, snapshot, context.inputs);
+    let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
+    if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
+}
+
+/// The wanted endpoints of a hostname, with a reason in place of each refused publication.
+fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<Wanted<Gated>> {
+    let judge = |publication, resource: Option<&str>| {
+        let gated = gate::pass_gate(context, publication, resource)?;
+        if let Some(rule) = gated.rule() {
+            context.inputs.refuse_paused(|| rule_fingerprint(gated.tunnel(), rule))?;
+        }
+        Ok(gated)
+    };
+    let judged = wanted.into_iter().map(|Wanted { set_identifier, resource, publication }| {
+        let publication = publication.and_then(|publication| judge(publication, resource.as_deref()));
+        Wanted { set_identifier, resource, publication }
+    });
+    judged.collect()
+}
+
+/// The plan with the refusals of its waiting openings. An opening whose application stays is refused for that reason,
+/// and the request does not fail because of it. A dry run shows the state after all loops: there the other openings do
+/// not wait, and the refused ones delete no application.
+fn with_waiting_openings(
+    mut plan: Plan,
+    openings: Vec<WaitingOpening>,
+    snapshot: &Snapshot,
+    is_dry_run: bool,
+) -> Plan {
+    let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
+    let moving: BTreeSet<&str> = collect(moving.map(|one| &*one.hostname));
+    let (mut refusals, mut kept) = (Vec::new(), BTreeSet::new());
+    for WaitingOpening { refusal, applications } in openings {
+        if let Some(reason) = still_protected(&refusal, &applications, &plan, &moving, snapshot) {
+            kept.extend(applications);
+            refusals.push(Refusal { reason, ..refusal });
+        } else if !is_dry_run {
+            refusals.push(refusal);
+        }
+    }
+    plan.refusals.extend(refusals);
+    if is_dry_run {
+        plan.application_writes.retain(
+            |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
+        );
+    }
+    plan
+}
+
+/// The reason if an opening waits in vain for the deletion of the first of the `applications`: a rule that accepts its
+/// tokens stays as it is.
+fn still_protected(
+    opening: &Refusal,
+    applications: &[Box<str>],
+    plan: &Plan,
+    moving: &BTreeSet<&str>,
+    snapshot: &Snapshot,
+) -> Option<Reason> {
+    let is_written = |tunnel: &TunnelId, rule: &Rule| {
+        let name = rule.folded_hostname();
+        // The end of a move deletes our rules in the old tunnel.
+        let goes_later = || moving.contains(name) && snapshot.own_digests().has(tunnel, rule);
+        let is_edited = |host: &HostPlan| {
+            host.edits.iter().any(|one| one.tunnel == *tunnel && one.edit.path() == rule.path())
+        };
+        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
+    };
+    let first = applications.first()?;
+    let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
+    let mut accepting = snapshot.all_rules().filter(|(_, rule)| rule.accepts(application));
+    let (_, also_protects) = accepting.find(|(tunnel, rule)| !is_written(tunnel, rule))?;
+    let path = opening.set_identifier.as_deref().and_then(path_of);
+    let is_of_place = snapshot
+        .own_application(application)
+        .is_some_and(|own| own.place.hostname().as_str() == &*opening.hostname && own.place.path() == path);
+    let (application, also_protects) = (application.name.clone(), rule_text(also_protects).into());
+    Some(Reason::StillProtected { application, also_protects, is_of_place })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::ingress::MarkedRules;
 use crate::model::TunnelId;
-use crate::reconcile::access::changes::AccessChanges;
+use crate::reconcile::access::relying::AccessChanges;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 

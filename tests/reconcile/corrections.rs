@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    PlannedEdit, RecordOperation, Stage, corrections,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{PlannedEdit, RecordOperation, Stage};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint;
@@ -50,7 +48,7 @@ fn corrected(cloudflare: &FakeCloudflare, desired: &[Endpoint], written: &[&str]
         RecordOperation::Delete { .. } => "deleted".to_owned(),
         RecordOperation::Post(record) => panic!("{record:?}"),
     };
-    corrections(host, is_written, &ids, &cloudflare.records).into_iter().map(of).collect()
+    host.corrections(is_written, &ids, &cloudflare.records).into_iter().map(of).collect()
 }
 
 #[test]

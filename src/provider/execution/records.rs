@@ -10,7 +10,7 @@ use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::report::{describe_adoption, describe_operation};
-use crate::reconcile::plan::{Piece, PlannedEdit, RecordOperation, Stage, WriteTarget, corrections};
+use crate::reconcile::plan::{Piece, PlannedEdit, RecordOperation, Stage, WriteTarget};
 
 /// Operations in one batch on a Free zone.
 const BATCH_MAX_OPERATIONS_FREE: usize = 200;
@@ -97,7 +97,7 @@ impl<'a> Execution<'a> {
                 self.ledger.is_written(&Piece { host, stage: Stage::Rules, edit: Some(planned) })
             };
             let before = self.snapshot.zone(&host.zone).map(|zone| zone.records_of(&host.hostname));
-            let corrections = corrections(host, is_written, stamped, before.unwrap_or_default()).into_iter();
+            let corrections = host.corrections(is_written, stamped, before.unwrap_or_default()).into_iter();
             by_zone.entry(&host.zone).or_default().extend(corrections.map(|one| (&*host.hostname, one)));
         }
         for (zone, corrections) in by_zone {

@@ -93,7 +93,12 @@ pub(crate) enum AccessStep {
     },
 }
 
-/// An endpoint that opens its place, which this request cannot finish.
+/// An endpoint that opens its place, which this request cannot finish. The applications over the place are deleted one
+/// in each request, the first one as soon as no rule accepts its tokens:
+///
+/// 1. The request removes the Access check of the rules, and each endpoint that opens its place waits.
+/// 2. No rule accepts the tokens of the first application, so a request deletes it. This is repeated for the next one.
+/// 3. The request that deletes the last one leaves nothing to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitingOpening {
     /// The refusal of the endpoint, if nothing keeps its place closed for ever.

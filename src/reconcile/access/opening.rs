@@ -2,11 +2,10 @@
 //! hostname, may be the only login of a narrower place: that place needs an application of its own first.
 
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::changes::{Asks, UnopenedPlace};
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingOpening};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::relying::first_relying;
+use crate::reconcile::access::relying::{Asks, UnopenedPlace, first_relying};
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;

@@ -5,10 +5,9 @@ use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Note;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::changes::AccessChanges;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::relying::first_relying;
+use crate::reconcile::access::relying::{AccessChanges, first_relying};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.

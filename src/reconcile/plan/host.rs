@@ -2,10 +2,9 @@
 
 mod adoption;
 pub(super) mod comment;
-mod decide;
+pub(super) mod decide;
 mod obstacle;
-pub(super) mod planner;
-mod writes;
+pub(super) mod writes;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, unique_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 #[derive(Clone)]
-struct Host<'a> {
+pub(super) struct Host<'a> {
     context: PlanContext<'a>,
     hostname: Hostname,
     zone: &'a ZoneSnapshot,
@@ -32,7 +31,7 @@ struct Host<'a> {
     /// Foreign records that cannot exist beside a CNAME.
     foreign_records: Vec<&'a Record>,
     /// The stamp of our records and of the adopted records.
-    stamp: Option<Stamp>,
+    pub(super) stamp: Option<Stamp>,
     /// All rules of the hostname, in the order of the tunnels and of their documents.
     rules: Vec<HostRule<'a>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
@@ -74,7 +73,7 @@ impl<'a> HostRule<'a> {
 
 impl<'a> Host<'a> {
     /// Reads the state of `hostname`, which belongs to `zone`.
-    fn of(
+    pub(super) fn of(
         context: PlanContext<'a>,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
@@ -104,7 +103,7 @@ impl<'a> Host<'a> {
     /// The evidence of an old answer that concerns the hostname: about a zone around it, or about a tunnel that
     /// visitors reach, that an endpoint asks for, or that has a rule of the hostname. With a dangling digest, every old
     /// answer concerns it. No decision is made by such an answer.
-    fn old_answer(&self, wanted: &[Wanted<Gated>]) -> Option<&'a str> {
+    pub(super) fn old_answer(&self, wanted: &[Wanted<Gated>]) -> Option<&'a str> {
         let snapshot = self.snapshot();
         if snapshot.old_answers.is_empty() {
             return None;
@@ -147,7 +146,7 @@ impl<'a> Host<'a> {
         HostProtection::of(&self.hostname, self.snapshot())
     }
 
-    fn has_stamped_record(&self) -> bool {
+    pub(super) fn has_stamped_record(&self) -> bool {
         self.stamped_records().next().is_some()
     }
 

@@ -189,6 +189,57 @@ impl HostPlan {
     pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
         self.operations_before.iter().chain(&self.operations_after)
     }
+
+    /// The operations that correct the comments of the hostname's `stamped` records after a run that has not written all
+    /// of its rules. `before` are the hostname's records that the plan was made for.
+    ///
+    /// A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has
+    /// its hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is
+    /// deleted, because it would hide a wildcard's record, and the comment of an older record is restored. A takeover that
+    /// deleted records is not undone, and a comment that names a deleted rule is not restored.
+    pub fn corrections<'a>(
+        &'a self,
+        is_written: impl Fn(&'a PlannedEdit) -> bool,
+        stamped: &[RecordId],
+        before: &[Record],
+    ) -> Vec<RecordOperation> {
+        let Some(claims) = self.corrected_claims(&is_written) else { return Vec::new() };
+        let Some(comment) = self.comment.with(&claims) else { return Vec::new() };
+        let takes_over =
+            self.operations_before.iter().any(|one| matches!(one, RecordOperation::Delete { .. }));
+        let has_deleted = self.edits.iter().filter(|planned| planned.edit.is_deletion()).any(&is_written);
+        let keeps_stamp = !claims.is_empty() || takes_over || has_deleted;
+        let correction = |id: &RecordId| {
+            let id = id.clone();
+            // A new record has no former comment.
+            let former = || before.iter().find(|record| record.id == id).map(|record| record.comment.clone());
+            let text = if keeps_stamp { Some(comment.clone()) } else { former() };
+            match text {
+                None => RecordOperation::Delete { id, txt_name: None },
+                comment => RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment }),
+            }
+        };
+        stamped.iter().map(correction).collect()
+    }
+
+    /// The claims that the stamp should have: those before the rules, without rules that were not written and
+    /// rules that were deleted. `None` if there are none of these, or if every edit was written: then the comment may have
+    /// been written once more.
+    fn corrected_claims<'a>(&'a self, is_written: impl Fn(&'a PlannedEdit) -> bool) -> Option<Claims> {
+        if self.edits.iter().all(&is_written) {
+            return None;
+        }
+        let is_removed = |planned: &&'a PlannedEdit| match &planned.edit {
+            // The digest would make a foreign rule ours, unless the stamp named the rule before this request.
+            RuleEdit::Put { replaces, .. } => {
+                !replaces && !is_written(planned) && !self.comment.had_digest(&planned.digest())
+            }
+            RuleEdit::Delete { .. } => is_written(planned),
+        };
+        let removed: BTreeSet<Digest> =
+            collect(self.edits.iter().filter(is_removed).map(PlannedEdit::digest));
+        (!removed.is_empty()).then(|| self.claims_during.without(&removed))
+    }
 }
 
 /// One entry of a batch.

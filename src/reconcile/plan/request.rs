@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::collections::push_lean;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{Hostname, Record, hostname};
-use crate::reconcile::access::changes::{AccessChanges, Asks, UnopenedPlace};
 use crate::reconcile::access::place::Place;
+use crate::reconcile::access::relying::{AccessChanges, Asks, UnopenedPlace};
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL, path_of,

@@ -25,17 +25,17 @@ const APPLICATION_FIRST: &str =
     "the webhook writes the Access application first; a later loop writes the rule";
 
 /// The part of a request that is carried out, with the refusals.
-pub(super) struct Decision<'a> {
+pub(crate) struct Decision<'a> {
     /// The hostname with everything that is taken over.
-    pub(super) host: Host<'a>,
+    pub(crate) host: Host<'a>,
     /// The endpoints, each with a publication or with the reason why the endpoint is refused.
     wanted: Vec<Wanted<Gated>>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'a str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
-    pub(super) withdraws_hostname: bool,
+    pub(crate) withdraws_hostname: bool,
     /// The refusals, the work on applications, and the notes on openings.
-    pub(super) outcome: HostOutcome,
+    pub(crate) outcome: HostOutcome,
 }
 
 impl Decision<'_> {
@@ -56,7 +56,7 @@ impl Wanted<Gated> {
 }
 
 /// Decides on the request for a hostname. An endpoint that is refused has the reason in place of its publication.
-pub(super) fn decide<'a>(
+pub(crate) fn decide<'a>(
     before: &Host<'a>,
     wanted: Vec<Wanted<Gated>>,
     withdrawals: &'a Withdrawn,

@@ -227,7 +227,7 @@ impl<'r, 'a> Change<'r, 'a> {
 ///
 /// # Errors
 /// The reason why the rules cannot be written.
-pub(super) fn planned_writes(
+pub(crate) fn planned_writes(
     decision: &Decision<'_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Reason>), Reason> {
@@ -271,7 +271,7 @@ pub(super) fn planned_writes(
 
 /// The deletion of a new record whose rules cannot be written now, if it hides a wildcard's record with another target.
 /// Its digests are removed with it, however recent they are.
-pub(super) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
+pub(crate) fn deletion_of_hiding_record(host: &Host<'_>, resource: Option<Box<str>>) -> Option<HostPlan> {
     hides_wildcard(host).then(|| HostPlan {
         operations_after: deletions(host),
         removed_dangling: comment::dangling(host, &[]),
