@@ -11,17 +11,35 @@ use crate::cloudflare::{Client, Configuration, Error};
 use crate::collections::collect;
 use crate::ingress::Document;
 use crate::locks::lock;
-use crate::model::{AccountId, TunnelId, Zone};
+use crate::model::{AccountId, TunnelId, Zone, ZoneId};
 use crate::provider::memory::{AccessMemory, Newest};
 use crate::provider::parallel::try_in_parallel;
-use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Reading, Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::reconcile::{ConfiguredTunnel, Settings};
+use crate::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 
 /// A list of zones, and a look at an unconfigured tunnel, are repeated after this time: one call in ten minutes costs
 /// next to nothing.
 const LOOKUP_MAX_AGE: Duration = Duration::from_secs(600);
+
+/// The provider's settings. Names of tunnels are not yet resolved to ids.
+#[derive(Clone, Debug)]
+pub struct ProviderSettings {
+    /// The settings that decisions depend on.
+    pub operator: OperatorSettings,
+    /// `CF_ACCOUNT_ID`; if `None`, the account that all zones share.
+    pub account: Option<AccountId>,
+    /// `CF_TUNNEL_ID`: ids or names of tunnels, the default first.
+    pub tunnels: Vec<Box<str>>,
+    /// `ZONE_ID_FILTER`: if not empty, only these zones are read.
+    pub zone_ids: Vec<ZoneId>,
+    /// `DRY_RUN`: nothing is written.
+    pub dry_run: bool,
+    /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.
+    pub allow_local_config: bool,
+    /// The number of parallel calls. With 1, the order of the calls is always the same.
+    pub parallel_calls: usize,
+}
 
 /// The reason why a snapshot could not be read. A configuration in a form that cloudflared does not know is
 /// `Error::Unreadable`.
@@ -30,6 +48,14 @@ pub(crate) struct ReadError {
     /// The part that could not be read, such as `the records of zone example.com`.
     pub(super) what: String,
     pub(super) error: Error,
+}
+
+impl ProviderSettings {
+    /// True if the zone is read: `zone_ids` is empty or has the zone, and the filter may match a name in the zone.
+    pub(crate) fn includes_zone(&self, zone: &Zone) -> bool {
+        let is_listed = self.zone_ids.is_empty() || self.zone_ids.contains(&zone.id);
+        is_listed && self.operator.filter.may_serve_zone(&zone.name)
+    }
 }
 
 impl fmt::Display for ReadError {

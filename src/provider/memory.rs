@@ -8,10 +8,8 @@ mod last_loop;
 mod last_snapshot;
 mod logged;
 mod newest;
-mod pause;
-mod unfinished;
 mod unneeded_places;
-mod write_history;
+mod write_memory;
 
 use self::alternations::Alternations;
 pub(super) use self::applications::{AccessMemory, ApplicationWriteOutcome, RecentWrite};
@@ -20,18 +18,8 @@ pub(super) use self::last_loop::LastLoop;
 pub(super) use self::last_snapshot::{LastSnapshot, WriteGuard};
 pub(super) use self::logged::Logged;
 pub(super) use self::newest::Newest;
-use self::unfinished::TurnMemory;
-pub(super) use self::unfinished::WriteTargets;
 pub(super) use self::unneeded_places::UnneededPlaces;
-use self::write_history::WriteHistory;
-
-/// The memory from one request that writes to the next.
-#[derive(Debug, Default)]
-pub(super) struct WriteMemory {
-    pub(super) write_history: WriteHistory,
-    pub(super) write_targets: WriteTargets,
-    pub(super) turn: TurnMemory,
-}
+pub(super) use self::write_memory::WriteMemory;
 
 #[cfg(test)]
 mod year {

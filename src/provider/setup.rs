@@ -11,7 +11,7 @@ use crate::model::identifier::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::observe::readiness::SetupProblem;
 use crate::provider::backend::Backend;
-use crate::provider::settings::ProviderSettings;
+use crate::provider::backend::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::pause::Pause;
+use super::write_memory::Pause;
 use crate::limits;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::reason::Reason;
