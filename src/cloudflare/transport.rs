@@ -1,9 +1,6 @@
 //! Sends HTTP requests. Only this folder and the resolver know ureq.
 
-mod base_url;
-mod crypto;
 mod failure;
-pub(super) mod proxy;
 mod tls;
 
 use std::fmt;
@@ -18,7 +15,7 @@ use ureq::{Agent, SendBody, Timeout};
 
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
-use super::settings::{ClientSettings, Credentials, USER_AGENT};
+use super::settings::{ClientSettings, Credentials, Proxy, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, LARGE_RESPONSES_MAX,
@@ -26,9 +23,7 @@ use crate::limits::{
 };
 use crate::locks::{lock, wait_while};
 
-pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
-pub use self::proxy::Proxy;
 pub use self::tls::roots;
 pub(super) use ureq::http::Method;
 
@@ -291,6 +286,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::cloudflare::BaseUrl;
     use crate::cloudflare::fixture::{FakeClock, TOKEN, token};
 
     /// A transport to `port`, and a counter of its lookups.

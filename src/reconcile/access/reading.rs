@@ -78,6 +78,11 @@ impl AccessReading {
         self.snapshot().map(|access| access.applications.as_slice()).unwrap_or_default()
     }
 
+    /// The account's reusable policies that were read.
+    pub fn policies(&self) -> &[ReusablePolicy] {
+        self.snapshot().and_then(|access| access.policies.as_deref().ok()).unwrap_or_default()
+    }
+
     /// The reason why Access, or the applications of a zone, could not be read.
     pub fn problem(&self) -> Option<&str> {
         match self {

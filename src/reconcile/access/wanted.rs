@@ -7,7 +7,6 @@ use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};
 use crate::model::endpoint::Property;
 use crate::reconcile::OperatorSettings;
-use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 
 /// The value of [`ACCESS_POLICY`] that opens a protected place.
@@ -60,14 +59,13 @@ pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
 }
 
 impl WantedApplication {
-    /// The application with the policies of these names.
+    /// The application with the policies of these names, of which `known` are those of the account.
     pub(crate) fn new(
         names: &[&str],
         session_duration: SessionDuration,
-        access: &AccessReading,
+        known: &[ReusablePolicy],
         operator: &OperatorSettings,
     ) -> Result<Self, &'static str> {
-        let known = access.snapshot().and_then(|access| access.policies.as_deref().ok()).unwrap_or_default();
         let mut policies: Vec<Box<str>> = Vec::with_capacity(names.len());
         for name in names {
             let policy = usable_policy(name, known, operator)

@@ -178,7 +178,7 @@ impl RuleReader<'_, '_> {
             })?,
         };
         self.refuse_unprotectable(rule)?;
-        WantedApplication::new(&names, duration, self.reader.access, operator)
+        WantedApplication::new(&names, duration, self.reader.access.policies(), operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(WantedAccess::Protected)
     }
