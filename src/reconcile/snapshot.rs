@@ -215,20 +215,24 @@ impl Snapshot {
 impl Snapshot {
     /// All our records. Those of one name are adjacent.
     pub fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
-        let records =
-            self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
-        let own = records
-            .filter_map(|(zone, record)| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }));
+        let own = self.zones.iter().flat_map(|zone| self.own_among(zone, zone.records()));
         own.filter(|own| self.is_zone_of(own.zone, &own.record.name))
     }
 
     /// Our records of `name`.
     pub fn own_records_of(&self, name: &str) -> Vec<OwnRecord<'_>> {
-        let Some(zone) = self.zone_of(name) else { return Vec::new() };
-        let records = zone.records_of(name).iter();
-        records
-            .filter_map(|record| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? }))
-            .collect()
+        let zone = self.zone_of(name);
+        zone.map(|zone| self.own_among(zone, zone.records_of(name)).collect()).unwrap_or_default()
+    }
+
+    /// Our records among `records` of a zone.
+    fn own_among<'s>(
+        &'s self,
+        zone: &'s ZoneSnapshot,
+        records: &'s [Record],
+    ) -> impl Iterator<Item = OwnRecord<'s>> {
+        let own = |record| Some(OwnRecord { zone, record, stamp: self.own_stamp(record)? });
+        records.iter().filter_map(own)
     }
 
     /// The stamp and the tunnel of a record that has our owner, and points to a tunnel that another instance may serve.
