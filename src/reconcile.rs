@@ -19,7 +19,6 @@ pub mod permitted;
 pub mod plan;
 pub mod plan_inputs;
 pub mod property_name;
-pub mod published;
 pub mod reason;
 pub mod records;
 pub mod refusal;

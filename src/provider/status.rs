@@ -15,7 +15,7 @@ use crate::provider::Provider;
 use crate::provider::bodies::WithoutService;
 use crate::provider::memory::{EndpointFingerprint, LastLoop, Logged};
 use crate::reconcile::canonical::is_unknown_path;
-use crate::reconcile::published::{PublishedPath, published};
+use crate::reconcile::listing::{PublishedPath, published};
 use crate::reconcile::reason::{Category, Reason};
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;

@@ -1,7 +1,8 @@
 //! Everything in scope at Cloudflare, ours or not: each hostname and path with its record and its rule.
 //!
 //! Entries of ours are listed as [`records`] shows them to ExternalDNS. Only ExternalDNS knows the wanted state of the
-//! cluster, so no entry shows whether a rule of ours is as wanted.
+//! cluster, so no entry shows whether a rule of ours is as wanted. For `status`, [`published`] shows one hostname of
+//! ours.
 
 use miniserde::Serialize;
 use miniserde::ser::Fragment;
@@ -22,6 +23,8 @@ use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname shown for a rule that has only a path.
 const EVERY_HOST: &str = "*";
+
+const NO_RULE: &str = "the record's comment names no rule that exists";
 
 /// One hostname and path. In JSON `null` means absent or unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,6 +61,19 @@ pub enum EntryState {
     RuleWithoutRecord,
     /// No rule asks for a token of our Access application, and no comment of ours claims its place.
     UnneededApplication,
+}
+
+/// One path of a published hostname, or its record alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedPath {
+    /// Empty for a rule without a path, and for a record without a rule.
+    pub path: Box<str>,
+    /// The object that the record's comment names.
+    pub resource: Option<Box<str>>,
+    /// The service, the tunnel, the record, and the Access applications that protect the path.
+    pub what: String,
+    /// True if the rule exists and the record points to its tunnel, or if a record without a rule is asked for.
+    pub is_served: bool,
 }
 
 impl Entry {
@@ -116,6 +132,37 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     entries
         .sort_unstable_by(|a, b| (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel)));
     entries
+}
+
+/// Everything of ours for `hostname`, as it was read.
+pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath> {
+    let mut found = Vec::new();
+    for own in snapshot.own_records_of(hostname.as_str()) {
+        let (record, stamp) = (own.record, own.stamp);
+        let mut add = |path: Option<&str>, is_served, what: String| {
+            let mut what = format!("{what}; record {} {:?}", record.record_type, record.content);
+            what += if record.proxied { "" } else { ", not proxied" };
+            let logins = HostProtection::of(hostname, snapshot).known_logins(path);
+            let names: Vec<&str> = logins.iter().map(|application| &*application.name).collect();
+            if !names.is_empty() {
+                what += &format!("; protected by {names:?}");
+            }
+            let path = path.unwrap_or_default().into();
+            let resource = stamp.resource.clone();
+            found.push(PublishedPath { path, resource, what, is_served });
+        };
+        let rules = snapshot.rules_claimed_by(hostname, &stamp);
+        if stamp.claims.record_only {
+            add(None, true, "a record without a rule, as it is asked for".to_owned());
+        } else if rules.is_empty() {
+            add(None, false, NO_RULE.to_owned());
+        }
+        for (tunnel, rule) in rules {
+            let what = format!("{:?} through tunnel {}", rule.service(), snapshot.settings.name_of(tunnel));
+            add(rule.path(), record.tunnel().as_ref() == Some(tunnel), what);
+        }
+    }
+    found
 }
 
 fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {

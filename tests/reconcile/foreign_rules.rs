@@ -3,9 +3,9 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::model::{Hostname, TunnelId, Zone, ZoneId};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::published as paths_of;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{EntryState, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
-use external_dns_cloudflare_tunnel_webhook::reconcile::published::published as paths_of;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;

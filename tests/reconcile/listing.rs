@@ -5,9 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::PolicyDecision;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
-use external_dns_cloudflare_tunnel_webhook::reconcile::published::{
-    PublishedPath, published as published_of,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{PublishedPath, published as published_of};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Reading, Snapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
