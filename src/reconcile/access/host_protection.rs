@@ -32,12 +32,10 @@ pub(crate) struct HostProtection<'a> {
 
 /// An application over a path.
 #[derive(Clone, Copy)]
-pub(crate) struct Covering<'a> {
-    pub(crate) application: &'a Application,
-    /// The application with its place, if it is ours.
-    pub(crate) own: Option<OwnApplication<'a>>,
+pub(super) struct Covering<'a> {
+    pub(super) application: &'a Application,
     /// False if the application covers only a part of the requests.
-    pub(crate) takes_every_request: bool,
+    takes_every_request: bool,
 }
 
 impl<'a> HostProtection<'a> {
@@ -182,8 +180,8 @@ impl<'a> HostProtection<'a> {
     /// visitors past that one, and of several wildcards it is not known which one decides.
     pub(crate) fn known_logins(self, path: Option<&str>) -> Vec<&'a Application> {
         self.guarding(path).unwrap_or_else(|_| {
-            let first = self.covering(path).into_iter().find(|covering| covering.takes_every_request);
-            let login = first.map(|covering| covering.application).filter(|application| {
+            let first = self.covering_every_request(path).into_iter().next();
+            let login = first.filter(|application| {
                 let mut destinations = application.destinations.iter();
                 let is_exact = destinations.any(|destination| *destination.host == *self.hostname.as_str());
                 is_exact && self.whole_access().is_ok() && application.requires_login()
@@ -220,11 +218,12 @@ impl<'a> HostProtection<'a> {
     /// Ours at the beginning of [`Self::covering`], before the first that is foreign or asks for no login.
     pub(super) fn own_logins(self, path: Option<&str>) -> impl Iterator<Item = OwnApplication<'a>> {
         let covering = self.covering(path).into_iter();
-        covering.map_while(|Covering { application, own, .. }| own.filter(|_| application.requires_login()))
+        let own = covering.map_while(move |one| self.snapshot.own_application(one.application));
+        own.take_while(|own| own.application.requires_login())
     }
 
     /// The applications over the path with all below it, or only over what is below it, the most specific one first.
-    pub(crate) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
+    pub(super) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
             let over = application.destinations.iter().filter_map(|destination| {
@@ -238,12 +237,17 @@ impl<'a> HostProtection<'a> {
                 let above = directory(path);
                 above.is_empty() || path.ends_with("/*") && (prefix != above || has(above))
             });
-            let own = self.snapshot.own_application(application);
-            Some((Reverse(*rank), Covering { application, own, takes_every_request }))
+            Some((Reverse(*rank), Covering { application, takes_every_request }))
         });
         let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, covering)| covering).collect()
+    }
+
+    /// Those of [`Self::covering`] over every request of the path.
+    pub(crate) fn covering_every_request(self, path: Option<&str>) -> Vec<&'a Application> {
+        let covering = self.covering(path).into_iter();
+        covering.filter(|one| one.takes_every_request).map(|one| one.application).collect()
     }
 
     /// The applications with a destination that may have a name in common with the hostname.

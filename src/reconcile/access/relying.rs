@@ -5,7 +5,8 @@
 //!
 //! | the rule that answers | without the application |
 //! |---|---|
-//! | requires another token, or is under another application | closed |
+//! | requires another token, or is under another application that asks for a login | closed |
+//! | is under a more specific application | as now, because its visitors do not meet this one |
 //! | requires a token and is withdrawn | closed, because the application stays until the rule is deleted |
 //! | an endpoint that is not refused opens its path, or the place that it takes whole | open, as it is asked for |
 //! | is of a wider hostname or of none, and an accepted endpoint opens the place | open, as it was published |
@@ -16,10 +17,11 @@ use std::collections::BTreeSet;
 
 use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule, is_status};
+use crate::model::access::Application;
 use crate::model::hostname::HostPattern;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::host_protection::{Covering, HostProtection};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -62,7 +64,7 @@ struct NameUnder<'a> {
 impl NameUnder<'_> {
     /// The first rule or record that would be open at the name.
     fn first_open(&self) -> Option<String> {
-        let covering = self.covering_every_request(self.own.place.path());
+        let covering = self.protection.covering_every_request(self.own.place.path());
         if self.is_under_another(&covering) {
             return None;
         }
@@ -114,14 +116,14 @@ impl NameUnder<'_> {
         self.opens(tunnel, rule.path()) || takes_place && self.opens(tunnel, path)
     }
 
-    /// True if visitors of the rule need a login without the application: the rule requires another token, or another
-    /// application covers the rule. A withdrawn rule counts too, because the application stays until the rule is
+    /// True if the deletion of the application opens nothing at the rule: the rule requires another token, or its
+    /// visitors meet another application. A withdrawn rule counts too, because the application stays until the rule is
     /// deleted.
     fn stays_closed(&self, rule: &Rule) -> bool {
         let is_withdrawn = || self.changes.withdrawn.contains(&self.place_of(rule.path()));
         rule.requires_another(self.own.application)
             || rule.requires_access() && is_withdrawn()
-            || self.is_under_another(&self.covering_every_request(rule.path()))
+            || self.is_under_another(&self.protection.covering_every_request(rule.path()))
     }
 
     fn place_of(&self, path: Option<&str>) -> Place {
@@ -132,15 +134,12 @@ impl NameUnder<'_> {
         self.protection.hostname.as_str()
     }
 
-    /// The applications over every request of the path, the most specific one first.
-    fn covering_every_request(&self, path: Option<&str>) -> Vec<Covering<'_>> {
-        let covering = self.protection.covering(path).into_iter();
-        covering.filter(|one| one.takes_every_request).collect()
-    }
-
-    /// True if the most specific of the applications, which is the first one, is another one.
-    fn is_under_another(&self, covering: &[Covering<'_>]) -> bool {
-        covering.first().is_some_and(|first| first.application.id != self.own.application.id)
+    /// True if the most specific of the applications, which is the first one, is another one, and its visitors meet it
+    /// now too or need its login.
+    fn is_under_another(&self, covering: &[&Application]) -> bool {
+        let is_own = |one: &Application| one.id == self.own.application.id;
+        let is_met_now = || covering.iter().any(|one| is_own(one));
+        covering.first().is_some_and(|first| !is_own(first) && (first.requires_login() || is_met_now()))
     }
 
     /// True if an endpoint opens the path in the tunnel. An endpoint other than that of `opened` may be refused, so it

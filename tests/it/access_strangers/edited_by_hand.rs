@@ -289,6 +289,27 @@ fn an_application_by_hand_whose_token_a_rule_does_not_accept_is_told_once_with_r
     }
 }
 
+/// The open rule of the whole hostname answers the path once its own rule is deleted.
+#[test]
+fn the_application_of_a_deleted_path_stays_if_only_a_bypass_by_hand_is_behind_it() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().edit(|cloudflare| {
+        let public = cloudflare.policies()[2].id.clone();
+        let destinations = json!([{"type": "public", "uri": NAME}]);
+        let fields = json!({
+            "type": "self_hosted", "name": "by hand", "destinations": destinations, "policies": [public]
+        });
+        cloudflare.add_application(&fields).expect("Cloudflare takes it");
+    });
+    let (whole, path) = (at(NAME, &[]), [("access-policy", "staff"), ("tunnel-path-prefix", "/admin")]);
+    stage.run(&[whole.clone(), at(NAME, &path)]);
+    let is_open = |path: &str| stage.cloudflare().visit_as(Visitor::WithoutLogin, NAME, path).is_served();
+    assert_eq!((is_open("/"), is_open("/admin")), (true, false));
+    stage.run_long(&[whole]);
+    assert_eq!((is_open("/"), is_open("/admin")), (true, false));
+    assert!(stage.logged(&["WARN", "app.example.com/admin", "stays, because visitors might reach"]));
+}
+
 /// Both instances have the `OWNER_ID` of a fresh install, and a tunnel of their own.
 #[test]
 fn the_application_of_another_instance_with_our_owner_is_not_told_as_left_behind() {

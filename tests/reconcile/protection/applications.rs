@@ -90,6 +90,24 @@ fn the_application_of_a_withdrawn_place_stays_in_front_of_what_answers_there_now
     }
 }
 
+/// A foreign application that lets visitors past is no login.
+#[test]
+fn the_application_of_a_withdrawn_path_stays_in_front_of_an_open_rule_under_a_foreign_bypass() {
+    for (decision, is_kept) in
+        [(None, true), (Some(PolicyDecision::Bypass), true), (Some(PolicyDecision::Allow), false)]
+    {
+        let mut cloudflare = cloudflare();
+        cloudflare.applications_mut().extend(decision.map(|decision| Application {
+            policies: Some(vec![attached("theirs", decision)]),
+            ..foreign("theirs", &[NAME])
+        }));
+        let whole = at(NAME, "", "");
+        settle(&mut cloudflare, &[whole.clone(), at(NAME, "/p", "staff")]);
+        settle(&mut cloudflare, std::slice::from_ref(&whole));
+        assert_eq!(names(&cloudflare).contains(&"app.example.com/p"), is_kept, "{decision:?}");
+    }
+}
+
 /// No application of a wildcard asks visitors of a name more than one label below it.
 #[test]
 fn the_application_of_a_withdrawn_deep_name_stays_while_only_the_check_of_a_wildcard_hides_what_is_open() {

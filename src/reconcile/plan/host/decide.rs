@@ -124,9 +124,9 @@ fn refused(wanted: Vec<Wanted<Gated>>, reasons: Vec<Option<Reason>>) -> Vec<Want
 /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
 fn opening_note(host: &Host<'_>, one: &Wanted<Gated>) -> Option<Note> {
     let gated = one.accepted().filter(|gated| gated.publication().wanted_access == WantedAccess::Open)?;
-    let covering = host.protection().covering(gated.path());
-    let foreign = covering.iter().find(|over| over.own.is_none() && over.takes_every_request);
-    let foreign = foreign.map(|over| over.application).filter(|application| application.requires_login());
+    let covering = host.protection().covering_every_request(gated.path());
+    let foreign = covering.into_iter().find(|one| host.snapshot().own_application(one).is_none());
+    let foreign = foreign.filter(|application| application.requires_login());
     let rule = rule_at(&one.set_identifier);
     let text = match foreign {
         Some(foreign) => format!(
