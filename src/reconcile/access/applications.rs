@@ -1,8 +1,8 @@
 //! Finds the Access applications that concern a hostname without a look at all applications: an account may have 500 of
 //! them, and the search runs for each of thousands of rules.
 //!
-//! The index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
-//! only these applications.
+//! The index finds the applications near a hostname by the labels after the last one of a destination that has a `*` or
+//! cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

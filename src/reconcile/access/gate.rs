@@ -85,8 +85,8 @@ pub(crate) enum AccessStep {
     ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place.
     Opening {
-        /// The deletion of an application whose token no rule asks for; in a dry run, of all applications over the
-        /// place.
+        /// The deletion of the first application of ours over the place, if no rule accepts its tokens; in a dry run, of
+        /// all of ours. Empty while such a write is paused or has failed.
         deletions: Vec<ApplicationWrite>,
         /// `None` if this request finishes the opening.
         waiting: Option<WaitingOpening>,
@@ -101,9 +101,10 @@ pub(crate) enum AccessStep {
 /// 3. The request that deletes the last one leaves nothing to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitingOpening {
-    /// The refusal of the endpoint, if nothing keeps its place closed for ever.
+    /// The refusal of the endpoint. If a rule that no write changes accepts the tokens of the first application, `plan`
+    /// replaces the reason.
     pub(crate) refusal: Refusal,
-    /// The ids of the applications over the place, in the order in which they are deleted.
+    /// The ids of our applications over the place, in the order in which they are deleted.
     pub(crate) applications: Vec<Box<str>>,
 }
 

@@ -33,7 +33,10 @@ pub fn cover<'a>(
     path: Option<&str>,
 ) -> Result<Vec<&'a Application>, String> {
     let prefix = path.and_then(PathPattern::prefix_of);
-    let requests = VisitorRequests::new(hostname, prefix.as_deref());
+    let prefix = prefix.as_deref().and_then(|prefix| prefix.strip_prefix('/'));
+    // A prefix that Access may read differently counts as every path.
+    let prefix = prefix.filter(|prefix| has_one_spelling(prefix));
+    let requests = VisitorRequests { hostname: hostname.as_str(), prefix };
     let mut met = requests.applications(applications.into_iter());
     met.sort_by_key(|application| &application.name);
     let problems = met.iter().filter_map(|application| Some((&application.name, problem(application)?)));
@@ -89,13 +92,7 @@ struct VisitorRequests<'a> {
     prefix: Option<&'a str>,
 }
 
-impl<'a> VisitorRequests<'a> {
-    /// `prefix` begins with a slash. A prefix that Access may read differently counts as every path.
-    fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
-        let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
-        Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| has_one_spelling(prefix)) }
-    }
-
+impl VisitorRequests<'_> {
     /// The applications that some of the requests may match.
     fn applications<'b>(&self, applications: impl Iterator<Item = &'b Application>) -> Vec<&'b Application> {
         let mut met: Vec<&Application> = applications.collect();

@@ -3,8 +3,8 @@
 //!
 //! | applications | over | of |
 //! |---|---|---|
-//! | `near` | perhaps a name of the hostname | all owners |
-//! | `covering` | the path with all below it, or only what is below it; the most specific one first | all owners |
+//! | `near` | perhaps a name of the hostname, and perhaps only others | all owners |
+//! | `covering` | the path with all below it, or a part of these requests; the most specific one first | all owners |
 //! | `own_logins` | as `covering`, up to the first that is foreign or asks for no login | ours |
 //! | `guarding` | together, every request of the path, and each surely asks for a login | all owners |
 //! | `known_logins` | as `guarding`, or else the first over every request, if it surely asks | all owners |
@@ -222,7 +222,7 @@ impl<'a> HostProtection<'a> {
         own.take_while(|own| own.application.requires_login())
     }
 
-    /// The applications over the path with all below it, or only over what is below it, the most specific one first.
+    /// The applications over the path with all below it, or over a part of these requests, the most specific one first.
     pub(super) fn covering(self, path: Option<&str>) -> Vec<Covering<'a>> {
         let prefix = prefix_of(path);
         let ranked = self.near().filter_map(|application| {
@@ -250,7 +250,7 @@ impl<'a> HostProtection<'a> {
         covering.filter(|one| one.takes_every_request).map(|one| one.application).collect()
     }
 
-    /// The applications with a destination that may have a name in common with the hostname.
+    /// All applications with a destination that may have a name in common with the hostname, and perhaps others.
     pub(super) fn near(self) -> impl Iterator<Item = &'a Application> {
         let numbers = self.snapshot.application_index().numbers_near(self.hostname.as_str());
         numbers.into_iter().filter_map(move |number| self.snapshot.access.applications().get(number))

@@ -58,8 +58,6 @@ fn refused_at(
         let protection = HostProtection::of(&hostname, snapshot);
         let visited = snapshot.visited_tunnel(name);
         let Some((id, tunnel)) = visited.and_then(|id| snapshot.tunnels.get_key_value(&id)) else { continue };
-        // An application of ours is made before its rule.
-        let has_rule = || !is_ours || tunnel.document.rules().iter().any(|rule| rule.accepts(application));
         for rule in tunnel.rules_taking(name, path.as_deref()) {
             let Some(shared) = shared_path(rule, name, path.as_deref()) else { continue };
             if own.has(id, rule)
@@ -69,7 +67,8 @@ fn refused_at(
                     .first()
                     .is_some_and(|first| first.application.id == application.id)
                 && !is_renewed_by_guard(rule, snapshot)
-                && has_rule()
+                // An application of ours is made before its rule.
+                && (!is_ours || tunnel.document.rules().iter().any(|rule| rule.accepts(application)))
             {
                 let prefix = shared.and_then(PathPattern::prefix_of).unwrap_or_default();
                 return Some(Note::about(name, text(&format!("{name}{prefix}"), application, is_ours, rule)));

@@ -209,13 +209,10 @@ impl UnopenedPlace {
     /// same hostname does not count, because the endpoint of `from` decides about that path.
     pub(super) fn is_covered_from(&self, from: &Place) -> bool {
         let (name, path) = (self.place.hostname(), self.place.path());
-        let decides = || {
-            let is_wider = PathPattern::takes_all_of(path, from.path());
-            self.asks == Asks::Unknown || name != from.hostname() || !is_wider
-        };
+        let is_wider = || PathPattern::takes_all_of(path, from.path());
         HostPattern::of(from.hostname().as_str()).includes(name.as_str())
             && may_share(path, from.path())
-            && decides()
+            && (self.asks == Asks::Unknown || name != from.hostname() || !is_wider())
     }
 
     /// True if the place stays closed without the applications `deleted`. A published place without policies counts as

@@ -1,4 +1,4 @@
-//! Finds our unneeded applications: no rule asks for their tokens, and no comment claims their places.
+//! Finds our unneeded applications: no rule accepts their tokens, and no comment claims their places.
 
 use crate::ingress::{Rule, is_status};
 use crate::model::Hostname;
@@ -13,7 +13,7 @@ use crate::reconcile::snapshot::Snapshot;
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
 const AGE_MIN_SECONDS: i64 = 600;
 
-/// An application of ours whose token no rule requires, and whose place no comment of ours claims.
+/// An application of ours whose tokens no rule accepts, and whose place no comment of ours claims.
 #[derive(Clone, Debug)]
 pub struct Unneeded<'s> {
     pub own: OwnApplication<'s>,

@@ -130,13 +130,9 @@ fn quoted(text: &str, operator: &OperatorSettings) -> String {
 /// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
 /// not show whether a policy comes from the default or from an annotation.
 fn may_be_named(policy: &ReusablePolicy, operator: &OperatorSettings) -> bool {
-    let is_listed = |listed: &[Box<str>]| {
-        listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
-    };
+    let mut listed = operator.access_policies.iter().flatten().chain(&operator.default_access_policy);
     let may_be_any = operator.access_policies.is_none() && !operator.namespace_guard;
-    may_be_any
-        || operator.access_policies.as_deref().is_some_and(is_listed)
-        || is_listed(&operator.default_access_policy)
+    may_be_any || listed.any(|one| *one == policy.name || *one == policy.id)
 }
 
 /// The canonical properties of the wanted access.
