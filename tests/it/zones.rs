@@ -400,7 +400,9 @@ fn storm(zones: usize, records: usize, seconds: u64) -> (usize, usize) {
     run_loop(0).expect("a first loop");
     fixture.harness.cloudflare.take_calls();
     let failed = (1..=300 / seconds).filter(|number| run_loop(*number).is_err()).count();
-    (fixture.harness.cloudflare.take_calls().len(), failed)
+    // The watch looks at the connectors whenever its thread wakes, which is no cost of a loop.
+    let calls = fixture.harness.cloudflare.take_calls().into_iter();
+    (calls.filter(|call| !call.path.ends_with("/connections")).count(), failed)
 }
 
 /// ExternalDNS with `--events` and `--min-event-sync-interval`. Cloudflare allows 1,200 calls in five minutes.
