@@ -1,4 +1,5 @@
-//! Reads a snapshot: the zones within the filters and the tunnels' configurations, a few at a time in parallel.
+//! Reads a snapshot: the zones within the filters, the tunnels' configurations, which other tunnels exist, and Access if
+//! something depends on it; a few calls at a time in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

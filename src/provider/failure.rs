@@ -1,6 +1,6 @@
 //! The error responses to requests that are not carried out completely. No function here logs. The server logs a
-//! failure with a level; of the others, the watch logs why the webhook is not ready, and the lines of the refusals say
-//! what is unfinished.
+//! failure with a level. The others need no line: the watch logs why the webhook is not ready, and refusals have lines
+//! of their own.
 
 use log::Level;
 

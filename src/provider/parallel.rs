@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::logging;
@@ -27,14 +27,13 @@ pub(super) fn try_in_parallel<T: Sync, A: Send + Sync, E: Send + Sync>(
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let next = AtomicUsize::new(0);
     let answers: Vec<OnceLock<Result<A, E>>> = tasks.iter().map(|_| OnceLock::new()).collect();
-    let work = || {
-        while !is_over.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(task), Some(answer)) = (tasks.get(index), answers.get(index)) else { return };
-            let is_error = answer.get_or_init(|| run(task)).is_err();
-            is_over.fetch_or(is_error, Ordering::Relaxed);
+    let work = || loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let (Some(task), Some(answer)) = (tasks.get(index), answers.get(index)) else { return };
+        if answer.get_or_init(|| run(task)).is_err() {
+            next.fetch_max(tasks.len(), Ordering::Relaxed);
         }
     };
     on_threads(parallel_calls.min(tasks.len()), &work);

@@ -14,14 +14,12 @@ use crate::provider::CallContext;
 use crate::provider::access::unneeded;
 use crate::provider::access::writer::{NotWritten, write_applications};
 use crate::provider::connectors::obstacle_to_move;
-use crate::provider::execution;
 use crate::provider::execution::ledger::RunResult;
-use crate::provider::execution::probe_tunnel;
+use crate::provider::execution::{self, probe_tunnel};
 use crate::provider::failure;
 use crate::provider::memory::WriteMemory;
 use crate::provider::report::{application_text, describe};
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::plan::{self, ComparedWrite, Plan, Turn};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
@@ -38,8 +36,8 @@ struct ApplyRequest<'a> {
     context: CallContext<'a>,
     memory: MutexGuard<'a, WriteMemory>,
     changes: &'a Changes,
-    /// True once an attempt has planned to delete rules of a hostname with an application of ours, even if the deletion
-    /// failed. Only then may a replaced application be deleted.
+    /// True once an attempt has planned to delete rules of a hostname with an application of ours, or to remove digests
+    /// of deleted rules, even if that failed. Only then does the request itself delete replaced applications.
     planned_protected_deletions: bool,
 }
 
@@ -67,7 +65,9 @@ pub(super) fn apply(context: CallContext<'_>, changes: &Changes) -> Result<(), F
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        let with_access = self.asks_for_access();
+        // Only an endpoint with this property asks for an application.
+        let mut wanted = self.changes.wanted.iter();
+        let with_access = wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some());
         let snapshot = self.context.read(with_access);
         let snapshot =
             snapshot.map_err(|error| self.context.provider.remember_failure(failure::unread(error)))?;
@@ -104,7 +104,8 @@ impl ApplyRequest<'_> {
         if !plan.is_empty() && !context.provider.is_dry_run() {
             inputs.unwritten_applications = self.write_applications(&plan);
             if !inputs.unwritten_applications.is_empty() {
-                // Memory would otherwise hold two plans.
+                // Memory would otherwise hold two plans. The next one differs in reasons alone, because the endpoint of an
+                // unwritten application is refused in both, so it needs no other look at connectors.
                 drop(plan);
                 plan = self.plan(&snapshot, &inputs);
             }
@@ -116,11 +117,6 @@ impl ApplyRequest<'_> {
         plan.notes.retain(|note| !result.given_up.contains_key(&note.hostname));
         plan.notes.extend(noted);
         Attempt { plan, result }
-    }
-
-    /// True if an endpoint to create or update has a property that depends on Access applications.
-    fn asks_for_access(&self) -> bool {
-        self.changes.wanted.iter().any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
     /// Reports the results. Fails if work is left.
@@ -146,7 +142,7 @@ impl ApplyRequest<'_> {
     }
 
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request planned
-    /// to delete rules: otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// to delete rules or to remove their digests: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
         if self.planned_protected_deletions && self.context.has_time() {
             let Ok(snapshot) = self.context.read(true) else { return };
@@ -221,46 +217,38 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Writes the applications of the plan, in half of the time if the plan has other writes. Returns the reasons why
-    /// some were not written, by the fingerprints of their content.
+    /// Writes the applications of the plan, in half of the time if the plan has other writes, and remembers the results.
+    /// Returns the reasons why some were not written, by the fingerprints of their content.
     fn write_applications(&mut self, plan: &Plan) -> BTreeMap<u64, Reason> {
         let half = self.context.within(self.context.time_left() / 2);
         let context = if plan.hosts.is_empty() { self.context } else { half };
         let results = write_applications(context, &plan.application_writes);
-        let failed = plan.application_writes.iter().zip(results).filter_map(|(write, result)| {
-            Some((write.content_fingerprint(), self.remember_application(write, result)?))
-        });
-        collect(failed)
-    }
-
-    /// Remembers the result of a write of an application, and returns the reason why the application was not written.
-    fn remember_application(
-        &mut self,
-        write: &ApplicationWrite,
-        result: Result<(), NotWritten>,
-    ) -> Option<Reason> {
-        let now = self.context.now();
+        let now = context.now();
         let history = &mut self.memory.write_history;
-        let content = write.content_fingerprint();
-        match result {
-            Ok(()) => {
-                let what = application_text(write).into();
-                history.forget(content);
-                let key = write.place_fingerprint();
-                history.remember_written(&ComparedWrite { key, fingerprint: content, what }, now);
-                None
-            }
-            Err(NotWritten::NotTried) => {
-                Some(Reason::Waiting("no time or calls were left for the Access application".to_owned()))
-            }
-            Err(NotWritten::Rejected(reason)) => {
-                history.pause_rejected(content, reason.clone(), now);
-                Some(reason)
-            }
-            // A missing permission may be granted before the next loop, so only content that Cloudflare refused is
-            // remembered.
-            Err(NotWritten::Failed(reason)) => Some(reason),
+        let mut unwritten = BTreeMap::new();
+        for (write, result) in plan.application_writes.iter().zip(results) {
+            let content = write.content_fingerprint();
+            let reason = match result {
+                Ok(()) => {
+                    history.forget(content);
+                    let (key, what) = (write.place_fingerprint(), application_text(write).into());
+                    history.remember_written(&ComparedWrite { key, fingerprint: content, what }, now);
+                    continue;
+                }
+                Err(NotWritten::NotTried) => {
+                    Reason::Waiting("no time or calls were left for the Access application".to_owned())
+                }
+                Err(NotWritten::Rejected(reason)) => {
+                    history.pause_rejected(content, reason.clone(), now);
+                    reason
+                }
+                // A missing permission may be granted before the next loop, so only content that Cloudflare refused is
+                // remembered.
+                Err(NotWritten::Failed(reason)) => reason,
+            };
+            unwritten.insert(content, reason);
         }
+        unwritten
     }
 }
 

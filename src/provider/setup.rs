@@ -10,8 +10,7 @@ use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::identifier::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::observe::readiness::SetupProblem;
-use crate::provider::backend::Backend;
-use crate::provider::backend::ProviderSettings;
+use crate::provider::backend::{Backend, ProviderSettings};
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.

@@ -13,6 +13,7 @@ use crate::provider::report::describe_application;
 use crate::provider::setup::Setup;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::access::gate::ApplicationWrite;
+use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -20,8 +21,12 @@ use crate::reconcile::snapshot::Snapshot;
 const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Provider {
-    /// Remembers the applications of ours that may be deleted. It runs once in each loop.
+    /// Remembers the places of our applications that may be deleted. Runs at most once in each loop: not if the last
+    /// snapshot is outdated.
     pub(crate) fn check_unneeded_applications(&self, snapshot: &Snapshot) {
+        if !snapshot.old_answers.is_empty() || matches!(snapshot.access, AccessReading::Failed(_)) {
+            return lock(&self.unneeded_places).forget_sightings();
+        }
         let unneeded = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
         let places = unneeded.iter().map(|one| one.own.place);
         lock(&self.unneeded_places).remember_found(places, self.clock().now());

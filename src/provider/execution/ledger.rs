@@ -30,33 +30,20 @@ impl RunResult {
 }
 
 /// The hostnames of a plan during its run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ledger<'a> {
     pub(super) result: RunResult,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own_digests: OwnDigests,
     written: BTreeSet<PieceKey<'a>>,
-    /// By hostname: which stamps were written, or that the outcome of a stamp or of a rule is unknown.
-    stamps: BTreeMap<&'a str, SentStamps>,
-}
-
-/// What a run knows of the stamps of one hostname.
-#[derive(Debug)]
-enum SentStamps {
-    /// The stamps of these records were written.
-    Written(Vec<RecordId>),
-    /// It is not known whether a stamp or an edit was written.
-    OutcomeUnknown,
+    /// By hostname: the records whose stamps were written; `None` if it is not known whether a stamp or a rule was
+    /// written.
+    stamps: BTreeMap<&'a str, Option<Vec<RecordId>>>,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
-        Self {
-            result: RunResult::default(),
-            own_digests: snapshot.own_digests().clone(),
-            written: BTreeSet::new(),
-            stamps: BTreeMap::new(),
-        }
+        Self { own_digests: snapshot.own_digests().clone(), ..Self::default() }
     }
 
     pub(super) fn is_given_up(&self, host: &HostPlan) -> bool {
@@ -107,7 +94,7 @@ impl<'a> Ledger<'a> {
     /// Marks the stamps or rules as perhaps written, so the stamps stay.
     pub(super) fn mark_outcome_unknown(&mut self, pieces: &[Piece<'a>]) {
         for piece in pieces.iter().filter(|piece| piece.stage != Stage::RecordsAfter) {
-            self.stamps.insert(piece.hostname(), SentStamps::OutcomeUnknown);
+            self.stamps.insert(piece.hostname(), None);
         }
     }
 
@@ -122,17 +109,14 @@ impl<'a> Ledger<'a> {
                 }
                 _ => None,
             });
-            self.stamps.insert(piece.hostname(), SentStamps::Written(stamped.collect()));
+            self.stamps.insert(piece.hostname(), Some(stamped.collect()));
             self.own_digests.add(piece.hostname(), piece.host.adopted_rules());
         }
     }
 
     /// The stamped records of a hostname that was given up, unless it is uncertain what was written.
     pub(super) fn stamped_to_correct(&self, host: &HostPlan) -> Option<&[RecordId]> {
-        match self.stamps.get(&*host.hostname)? {
-            SentStamps::Written(records) if self.is_given_up(host) => Some(records),
-            SentStamps::Written(_) | SentStamps::OutcomeUnknown => None,
-        }
+        self.stamps.get(&*host.hostname)?.as_deref().filter(|_| self.is_given_up(host))
     }
 }
 

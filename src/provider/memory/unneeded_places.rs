@@ -21,7 +21,7 @@ struct UnneededPlace {
     /// The consecutive checks that found the place unneeded, without those during a pause. Two confirm the place, and
     /// an attempt to delete its application leaves one.
     sightings: u32,
-    /// The last attempt to delete the application failed.
+    /// The pause after the last attempt to delete the application, if that failed.
     pause: Option<Pause>,
 }
 

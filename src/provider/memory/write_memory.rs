@@ -52,6 +52,7 @@ enum Key {
 
 #[derive(Debug)]
 struct Remembered {
+    /// The fingerprint of the content; of a suspect and of unsent content, the same as in the key.
     content: u64,
     /// The content is not sent before the pause ends.
     pause: Option<Pause>,
@@ -121,8 +122,7 @@ impl WriteHistory {
     }
 
     fn pause(&mut self, key: Key, content: u64, reason: Reason, now: Instant) {
-        let known = self.0.get(&key).filter(|known| known.content == content);
-        let earlier = known.and_then(|known| known.pause.as_ref());
+        let earlier = self.0.get(&key).and_then(|known| known.pause.as_ref());
         let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
         let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
         self.0.insert(key, Remembered { content, pause: Some(pause), forget_at });
