@@ -40,10 +40,18 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 continue;
             }
             let marked_after = marked_so_far.with_own(&|other| std::ptr::eq(other, rule));
-            let mut lost_by =
-                |endpoint: &Endpoint| lost_options(&mut reader, document, rule, endpoint, namespace);
             let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {
-                let endpoint = with_options(endpoint(settings, tunnel, rule), &mut lost_by)?;
+                let mut endpoint = endpoint(settings, tunnel, rule);
+                let lost = lost_options(&mut reader, document, rule, &endpoint, namespace)?.into_iter();
+                // Each option that a default of ours would change gets its present value.
+                endpoint.provider_specific.extend(lost.filter(|option| !option.value.is_empty()));
+                if let Some(lost) = lost_options(&mut reader, document, rule, &endpoint, namespace)?.first() {
+                    return Err(format!(
+                        "no annotation keeps {} {:?}",
+                        annotation_of(&lost.name),
+                        lost.value
+                    ));
+                }
                 let reordering = || {
                     let effect = marked_after.effect_of_reordering(&hostname, rule.path())?;
                     Some(format!("taking the rule over would {effect}"))
@@ -74,22 +82,6 @@ fn lost_options(
     let publication = read.map_err(|problem| mask_userinfo(&problem.to_string(), "://"))?;
     let lost = publication.rule.map(|wanted| document.lost_options(rule, document, &wanted));
     Ok(lost.unwrap_or_default())
-}
-
-/// The endpoint with the present value of each option that a default of ours would change.
-///
-/// # Errors
-/// The option that no annotation keeps.
-fn with_options(
-    mut endpoint: Endpoint,
-    lost_by: &mut dyn FnMut(&Endpoint) -> Result<Vec<Property>, String>,
-) -> Result<Endpoint, String> {
-    let lost = lost_by(&endpoint)?.into_iter();
-    endpoint.provider_specific.extend(lost.filter(|option| !option.value.is_empty()));
-    match lost_by(&endpoint)?.first() {
-        Some(lost) => Err(format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)),
-        None => Ok(endpoint),
-    }
 }
 
 /// The rule's hostname, if a record points to the rule's tunnel and an object may publish the hostname.

@@ -255,7 +255,7 @@ fn foreign_record(record: &Record, tunnel: &TunnelId, snapshot: &Snapshot) -> Op
 fn foreign_rule(tunnel: &TunnelId, rule: &Rule, snapshot: &Snapshot) -> Option<Entry> {
     let hostname = rule.folded_hostname();
     let name = hostname::normalize(hostname);
-    let for_every_host = is_for_every_host(hostname);
+    let for_every_host = HostPattern::of(hostname) == HostPattern::All;
     let is_listed = if for_every_host {
         rule.path().is_some()
     } else {
@@ -277,14 +277,12 @@ fn foreign_rule(tunnel: &TunnelId, rule: &Rule, snapshot: &Snapshot) -> Option<E
 /// True if a record of `hostname`, or of a name that the wildcard `hostname` matches, points to the tunnel. Also
 /// true if the zone of the hostname was not read, because the record is then not known.
 fn is_reached(hostname: &str, tunnel: &TunnelId, snapshot: &Snapshot) -> bool {
-    if snapshot.zone_of(hostname).is_none() {
-        return true;
-    }
-    if let Some(domain) = hostname.strip_prefix("*.") {
-        return cnames_to_tunnels(snapshot)
-            .any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
-    }
-    snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
+    let is_reached_below = |domain| {
+        cnames_to_tunnels(snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain))
+    };
+    snapshot.zone_of(hostname).is_none()
+        || snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
+        || hostname.strip_prefix("*.").is_some_and(is_reached_below)
 }
 
 /// The owner whose stamp claims the rule.
@@ -292,8 +290,4 @@ fn owner_of(hostname: &str, digest: Digest, snapshot: &Snapshot) -> Option<Box<s
     let records = snapshot.zone_of(hostname)?.records_of(hostname);
     let mut stamps = records.iter().filter_map(Stamp::of);
     stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
-}
-
-fn is_for_every_host(hostname: &str) -> bool {
-    hostname.is_empty() || hostname == EVERY_HOST
 }

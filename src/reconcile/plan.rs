@@ -23,7 +23,7 @@ use crate::collections::collect;
 use crate::ingress::Rule;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::gate::{self, ApplicationOperation, Gated, WaitingOpening};
+use crate::reconcile::access::gate::{self, Gated, WaitingOpening};
 use crate::reconcile::access::relying::rule_text;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::plan::host::Host;
@@ -58,10 +58,9 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     let access_changes = request::access_changes(&requests, snapshot);
     let context =
         PlanContext { snapshot, inputs, access_changes: &access_changes, marked_rules: &marked_rules };
-    let (plan, openings) = planned_turn(candidates(requests, context), turn, context);
-    let mut plan = with_waiting_openings(plan, openings, snapshot, inputs.is_dry_run);
+    let mut plan = planned_turn(candidates(requests, context), turn, context);
     plan.refusals.sort_unstable();
-    plan.notes.extend(notes::notes_of(&plan, snapshot, &marked_rules));
+    plan.notes.extend(notes::notes_of(&plan, context));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
@@ -95,12 +94,12 @@ fn candidates(
 }
 
 /// Takes candidates until enough hostnames change. After that, a candidate is postponed, unless it is planned already
-/// and has no `HostPlan`. The refusals of waiting openings are not added yet.
+/// and has no `HostPlan`.
 fn planned_turn(
     mut candidates: BTreeMap<TurnPosition, TurnCandidate>,
     turn: Turn<'_>,
     context: PlanContext<'_>,
-) -> (Plan, Vec<WaitingOpening>) {
+) -> Plan {
     let (mut plan, mut openings) = (Plan::default(), Vec::new());
     let first = turn.start.map(|start| candidates.split_off(start)).unwrap_or_default();
     for (position, candidate) in first.into_iter().chain(candidates) {
@@ -121,7 +120,7 @@ fn planned_turn(
         openings.extend(outcome.openings);
     }
     plan.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
-    (plan, openings)
+    with_waiting_openings(plan, openings, context)
 }
 
 /// Plans the request for one hostname: [`judge_all`] judges each endpoint, [`Host`] is the state of the hostname,
@@ -137,7 +136,7 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
-        let mistakes = request.wanted.iter().filter_map(|one| Some(one.refusal(name, one.reason()?)));
+        let mistakes = request.wanted.iter().filter_map(|one| one.refusal(name));
         return HostOutcome::refused(mistakes.collect());
     };
     let HostChanges { wanted, withdrawn, registry_names } = request;
@@ -150,7 +149,7 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
         return HostOutcome { counts_as_deletion, ..refused(Reason::Waiting(problem.into())) };
     }
     let decision = decide(&host, wanted, &withdrawn);
-    let resource = object.clone().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let resource = object.or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = planned_writes(&decision, resource.clone());
     // A tunnel with a local file keeps its hostnames for ever, so they must not withhold the deletions of others.
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
@@ -189,40 +188,30 @@ fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<
     judged.collect()
 }
 
-/// The plan with the refusals of its waiting openings. An opening whose application stays is refused for that reason,
-/// and the request does not fail because of it. A dry run shows the state after all loops: there the other openings do
-/// not wait, and the refused ones delete no application.
-fn with_waiting_openings(
-    mut plan: Plan,
-    openings: Vec<WaitingOpening>,
-    snapshot: &Snapshot,
-    is_dry_run: bool,
-) -> Plan {
+/// The plan with the refusals and deletions of its waiting openings. An opening whose application stays is refused for
+/// that reason, and the request does not fail because of it. A dry run shows the state after all loops, so the other
+/// openings do not wait there.
+fn with_waiting_openings(mut plan: Plan, openings: Vec<WaitingOpening>, context: PlanContext<'_>) -> Plan {
     let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
     let moving: BTreeSet<&str> = collect(moving.map(|one| &*one.hostname));
-    let (mut refusals, mut kept) = (Vec::new(), BTreeSet::new());
-    for WaitingOpening { refusal, applications } in openings {
-        if let Some(reason) = still_protected(&refusal, &applications, &plan, &moving, snapshot) {
-            kept.extend(applications);
-            refusals.push(Refusal { reason, ..refusal });
-        } else if !is_dry_run {
-            refusals.push(refusal);
+    let (mut refusals, mut deletions) = (Vec::new(), Vec::new());
+    for opening in openings {
+        if let Some(reason) = still_protected(&opening, &plan, &moving, context.snapshot) {
+            refusals.push(Refusal { reason, ..opening.refusal });
+            continue;
         }
+        deletions.extend(opening.deletions);
+        refusals.extend((!context.inputs.is_dry_run).then_some(opening.refusal));
     }
     plan.refusals.extend(refusals);
-    if is_dry_run {
-        plan.application_writes.retain(
-            |write| !matches!(&write.operation, ApplicationOperation::Delete(id) if kept.contains(id)),
-        );
-    }
+    plan.application_writes.extend(deletions);
     plan
 }
 
-/// The reason if an opening waits in vain for the deletion of the first of the `applications`: a rule that accepts its
-/// tokens stays as it is.
+/// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens
+/// stays as it is.
 fn still_protected(
-    opening: &Refusal,
-    applications: &[Box<str>],
+    WaitingOpening { refusal, first, .. }: &WaitingOpening,
     plan: &Plan,
     moving: &BTreeSet<&str>,
     snapshot: &Snapshot,
@@ -236,14 +225,13 @@ fn still_protected(
         };
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
     };
-    let first = applications.first()?;
     let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
     let mut accepting = snapshot.all_rules().filter(|(_, rule)| rule.accepts(application));
     let (_, also_protects) = accepting.find(|(tunnel, rule)| !is_written(tunnel, rule))?;
-    let path = opening.set_identifier.as_deref().and_then(path_of);
+    let path = refusal.set_identifier.as_deref().and_then(path_of);
     let is_of_place = snapshot
         .own_application(application)
-        .is_some_and(|own| own.place.hostname().as_str() == &*opening.hostname && own.place.path() == path);
+        .is_some_and(|own| own.place.hostname().as_str() == &*refusal.hostname && own.place.path() == path);
     let (application, also_protects) = (application.name.clone(), rule_text(also_protects).into());
     Some(Reason::StillProtected { application, also_protects, is_of_place })
 }

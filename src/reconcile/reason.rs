@@ -103,8 +103,8 @@ pub enum Reason {
     /// A foreign Access application has the same destination.
     ApplicationHeld {
         application: Box<str>,
-        /// True if the application has no other destination.
-        is_exact: bool,
+        /// True if `ADOPT=access` takes the application over.
+        may_be_adopted: bool,
     },
     /// The endpoint does not ask to be open, but its visitors would no longer need the login that they need now.
     WouldOpen,
@@ -302,9 +302,8 @@ impl Reason {
                  widen the filters, or delete the NS records that delegate the name",
             ),
             Self::RecordHeld { record_type, content, comment, holder, adopt } => {
-                let comment = Some(comment).filter(|comment| !comment.is_empty());
-                let comment =
-                    comment.map(|comment| format!(" with the comment {comment:?}")).unwrap_or_default();
+                let comment = (!comment.is_empty()).then(|| format!(" with the comment {comment:?}"));
+                let comment = comment.unwrap_or_default();
                 let record = format!("the name has the {record_type} record {content:?}{comment}");
                 let delete = match holder {
                     RecordHolder::Other => DELETE,
@@ -328,8 +327,8 @@ impl Reason {
             Self::Unprotected(problem) => format!("ACCESS_GUARD is on, and {problem}"),
             Self::AccessUnknown(text) => format!("the webhook cannot use Cloudflare Access: {text}"),
             Self::AccessPolicy(problem) => format!("the endpoint {problem}"),
-            Self::ApplicationHeld { application, is_exact } => {
-                let remedy = match is_exact {
+            Self::ApplicationHeld { application, may_be_adopted } => {
+                let remedy = match may_be_adopted {
                     true => "set ADOPT=access to take it over, delete it at Cloudflare",
                     false => "remove the destination from it at Cloudflare",
                 };
@@ -403,11 +402,8 @@ impl Reason {
             ),
             Self::StampFull { rules, limit_bytes } => {
                 let more = COMMENT_MAX_BYTES_PAID;
-                let plan = if *limit_bytes < more {
-                    format!(", or take a paid plan ({more} bytes)")
-                } else {
-                    String::new()
-                };
+                let plan = (*limit_bytes < more).then(|| format!(", or take a paid plan ({more} bytes)"));
+                let plan = plan.unwrap_or_default();
                 format!(
                     "the record's comment has no room for the {rules} rules that it has to name at once \
                      ({limit_bytes} bytes): publish fewer paths, change them in two steps, or shorten the \
@@ -595,7 +591,9 @@ mod tests {
     #[test]
     fn what_is_refused_for_its_protection_is_told_from_the_rest() {
         assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
-        assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
+        assert!(
+            Reason::ApplicationHeld { application: "x".into(), may_be_adopted: true }.leaves_unprotected()
+        );
         let invalid = |text: &str| Reason::Invalid(Problem::new(text));
         assert!(invalid("webhook/tunnel is x; webhook/access-policy is y").leaves_unprotected());
         let misspelled = |name: &str| {

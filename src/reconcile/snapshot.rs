@@ -182,8 +182,8 @@ impl Snapshot {
         wildcards.flat_map(|wildcard| zone.records_of(&wildcard)).collect()
     }
 
-    /// A rule in that tunnel for a name below `wildcard` that has no record of its own: the record that answers for the
-    /// wildcard serves it.
+    /// A rule in the tunnel `visited` for a name below `wildcard` that has no record of its own, so that the wildcard's
+    /// record serves the name.
     pub(crate) fn rule_below(&self, wildcard: &str, visited: &TunnelId) -> Option<&Rule> {
         let domain = wildcard.strip_prefix("*.")?;
         let record = &self.answering(wildcard).first()?.id;
@@ -283,7 +283,7 @@ impl Snapshot {
         rules
     }
 
-    /// The rules of a hostname that a stamp names.
+    /// The rules of a hostname that a stamp names, without those that share a digest.
     pub(crate) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
@@ -406,10 +406,8 @@ impl ZoneSnapshot {
 
     /// The records that answer for `name`: its own, or else those of the wildcard above it.
     pub fn answering(&self, name: &str) -> &[Record] {
-        match self.records_of(name) {
-            [] => self.wildcard_over(name),
-            records => records,
-        }
+        let own = self.records_of(name);
+        if own.is_empty() { self.wildcard_behind(name) } else { own }
     }
 
     /// The records of the wildcard that answers for `name`. Empty if a record exists at the name, below it, or at a
@@ -480,14 +478,9 @@ impl OwnDigests {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
-    /// The digests of a hostname; `None` if the hostname has no record of ours.
-    pub fn of(&self, hostname: &str) -> Option<&BTreeSet<Digest>> {
-        self.0.get(hostname)
-    }
-
     /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let digests = self.of(rule.folded_hostname());
+        let digests = self.0.get(rule.folded_hostname());
         rule.is_readable() && digests.is_some_and(|all| all.contains(&Digest::of(tunnel, rule.path())))
     }
 }
@@ -502,8 +495,8 @@ fn precedence(zone: &Zone) -> (bool, usize) {
     (zone.is_active(), zone.name.len())
 }
 
-/// The digests of the rules of a hostname that a stamp names: these rules are ours. `rules` are all rules of the
-/// hostname. If our record was deleted by hand, `adoption::reclaimed` decides.
+/// The digests that a stamp names and that exactly one rule of the hostname has. If the stamp is ours, these rules are
+/// ours. `rules` are all rules of the hostname. If our record was deleted by hand, `adoption::reclaimed` decides.
 fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTreeSet<Digest> {
     &unique_digests(rules) & &stamp.claims.digests
 }

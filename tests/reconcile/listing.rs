@@ -250,6 +250,12 @@ fn what_is_foreign_shows_its_owner_and_what_is_missing() {
             &["a.example.com - - 99999999-a4ef-4643-bbbc-4a0ed4fc8415 - foreign"],
         ),
         (
+            "a wildcard's rule, by the record of a wider wildcard",
+            vec![rule("*.b.example.com", "")],
+            vec![("*.example.com", "CNAME", home, String::new())],
+            &["*.b.example.com - http://theirs:80 home - foreign", "*.example.com - - home - foreign"],
+        ),
+        (
             "nothing but what is no tunnel's",
             vec![],
             vec![("a.example.com", "A", "192.0.2.1", String::new())],

@@ -85,8 +85,8 @@ pub(crate) enum AccessStep {
     ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place.
     Opening {
-        /// The deletion of the first application of ours over the place, if no rule accepts its tokens; in a dry run, of
-        /// all of ours. Empty while such a write is paused or has failed.
+        /// The deletion of the last application of ours over the place; in a dry run, of all of ours. Empty if the
+        /// opening waits.
         deletions: Vec<ApplicationWrite>,
         /// `None` if this request finishes the opening.
         waiting: Option<WaitingOpening>,
@@ -104,8 +104,10 @@ pub(crate) struct WaitingOpening {
     /// The refusal of the endpoint. If a rule that no write changes accepts the tokens of the first application, `plan`
     /// replaces the reason.
     pub(crate) refusal: Refusal,
-    /// The ids of our applications over the place, in the order in which they are deleted.
-    pub(crate) applications: Vec<Box<str>>,
+    /// The id of our application over the place that is deleted first.
+    pub(crate) first: Box<str>,
+    /// The deletions of this opening, unless a rule that accepts the tokens of the first application stays.
+    pub(crate) deletions: Vec<ApplicationWrite>,
 }
 
 /// A publication that passed the gate, with the work on Access besides. Only the gate makes one, so every rule that is
@@ -219,7 +221,7 @@ impl Gate<'_> {
             if own.may_be_bypassed() {
                 return Err(Reason::AccessPolicy(LETS_PAST.to_owned()));
             }
-            return Ok((access.check_of([own]), AccessStep::Nothing));
+            return Ok((AccessCheck::required(&access.team, [own]), AccessStep::Nothing));
         }
         let policies = access.policies.as_ref().map_err(|unread| self.unknown(unread))?;
         for policy in &wanted.policies {
@@ -227,9 +229,9 @@ impl Gate<'_> {
         }
         let foreign = protection.in_the_way(&place);
         if let Some(other) = foreign {
-            let is_exact = place::has_destinations_of(other, &place);
-            if own.is_some() || !is_exact || !context.snapshot.operator().adopt.access {
-                return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+            let may_be_adopted = own.is_none() && place::has_destinations_of(other, &place);
+            if !may_be_adopted || !context.snapshot.operator().adopt.access {
+                return Err(Reason::ApplicationHeld { application: other.name.clone(), may_be_adopted });
             }
         }
         let present = own.or(foreign);
@@ -239,7 +241,7 @@ impl Gate<'_> {
         };
         let write = ApplicationWrite { place, operation, adopted: foreign.cloned().map(Box::new) };
         context.inputs.refuse_paused(|| write.content_fingerprint())?;
-        Ok((access.check_of(present), AccessStep::ApplicationFirst(write)))
+        Ok((AccessCheck::required(&access.team, present), AccessStep::ApplicationFirst(write)))
     }
 
     /// The Access check of a rule under `ACCESS_GUARD`, which allows no open place.
@@ -247,7 +249,7 @@ impl Gate<'_> {
         let Self { publication, protection, .. } = self;
         let access = protection.whole_access().map_err(|unread| self.unknown(&unread))?;
         let covering = protection.guarding(publication.path()).map_err(Reason::Unprotected)?;
-        Ok(access.check_of(covering))
+        Ok(AccessCheck::required(&access.team, covering))
     }
 
     /// The Access check that preserves the present protection of the place, for an endpoint that names no policies.

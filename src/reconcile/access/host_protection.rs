@@ -121,7 +121,7 @@ impl<'a> HostProtection<'a> {
         Some(match present.filter(accepts_others) {
             Some(check) => check.accepting([&own.audience]),
             // The team name of the account may have changed.
-            None => access.check_of([own]),
+            None => AccessCheck::required(&access.team, [own]),
         })
     }
 

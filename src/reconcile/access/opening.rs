@@ -76,14 +76,11 @@ impl Gate<'_> {
         }
         let is_last = !is_accepted && logins.len() == 1;
         let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
-        let waiting = reason.map(|reason| {
-            let path = publication.path().unwrap_or_default();
-            WaitingOpening {
-                refusal: Refusal::new(publication.hostname.as_str(), Some(path), resource, reason),
-                applications: logins.iter().map(|own| own.application.id.clone()).collect(),
-            }
-        });
-        AccessStep::Opening { deletions, waiting }
+        let Some(reason) = reason else { return AccessStep::Opening { deletions, waiting: None } };
+        let path = publication.path().unwrap_or_default();
+        let refusal = Refusal::new(publication.hostname.as_str(), Some(path), resource, reason);
+        let waiting = WaitingOpening { refusal, first: first.application.id.clone(), deletions };
+        AccessStep::Opening { deletions: Vec::new(), waiting: Some(waiting) }
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::ingress::access_check::AccessCheck;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 use crate::reconcile::access::place::Place;
 
@@ -46,22 +45,9 @@ pub struct AccessSnapshot {
     pub pending: Vec<Place>,
 }
 
-impl AccessSnapshot {
-    /// The check of a rule that accepts the tokens of these applications alone.
-    pub(super) fn check_of<'a>(
-        &self,
-        applications: impl IntoIterator<Item = &'a Application>,
-    ) -> AccessCheck {
-        AccessCheck::required(&self.team, applications)
-    }
-}
-
 impl AccessReading {
     pub fn snapshot(&self) -> Option<&AccessSnapshot> {
-        match self {
-            Self::Read(access) => Some(access),
-            Self::NotAsked | Self::Failed(_) => None,
-        }
+        if let Self::Read(access) = self { Some(access) } else { None }
     }
 
     /// The snapshot of Access, or the reason why there is none.

@@ -88,10 +88,8 @@ fn shared_path<'a>(rule: &'a Rule, name: &str, path: Option<&'a str>) -> Option<
 
 /// True if the next request lets the rule accept the tokens of all applications over it, because of `ACCESS_GUARD`.
 fn is_renewed_by_guard(rule: &Rule, snapshot: &Snapshot) -> bool {
-    let has_application = |hostname: Hostname| {
-        HostProtection::of(&hostname, snapshot).application_made_for(rule.path()).is_some()
-    };
-    snapshot.operator().access_guard && !Hostname::parse(rule.folded_hostname()).is_ok_and(has_application)
+    let mut own = snapshot.own_applications_of(rule.folded_hostname());
+    snapshot.operator().access_guard && !own.any(|own| own.place.path() == rule.path())
 }
 
 fn text(place: &str, application: &Application, is_ours: bool, rule: &Rule) -> String {

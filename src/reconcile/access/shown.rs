@@ -46,7 +46,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = application.asked_session_duration();
         let is_whole = place::has_destinations_of(application, own.place);
-        let required = read.check_of([application]);
+        let required = AccessCheck::required(&read.team, [application]);
         let protects = duration.is_some() && !application.may_be_bypassed();
         let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
@@ -59,7 +59,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
     if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
         let met = protection.access().zip(protection.guarding(path).ok());
-        let required = met.map(|(access, applications)| access.check_of(applications));
+        let required = met.map(|(access, applications)| AccessCheck::required(&access.team, applications));
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }

@@ -241,11 +241,11 @@ impl<'a> Host<'a> {
 
 /// The rules of a hostname, each ours or foreign.
 fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>> {
-    let own = snapshot.own_digests().of(hostname.as_str());
+    let own = snapshot.own_digests();
     let rules = snapshot.digested_rules_of(hostname);
     let naming = unique_digests(&rules);
     let rules = rules.into_iter().map(|(digest, (tunnel, rule))| {
-        let ownership = if own.is_some_and(|own| own.contains(&digest)) {
+        let ownership = if own.has(tunnel, rule) {
             Ownership::Ours
         } else if naming.contains(&digest) {
             Ownership::Foreign

@@ -6,20 +6,19 @@ use super::planned::{HostPlan, Plan, PlannedEdit, RecordOperation};
 use crate::ingress::{MarkedRules, Rule, RuleEdit};
 use crate::model::text::rule_at;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, OperatorSettings, hint};
 
-pub(super) fn notes_of(
-    plan: &Plan,
-    snapshot: &Snapshot,
-    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
-) -> Vec<Note> {
+pub(super) fn notes_of(plan: &Plan, context: PlanContext<'_>) -> Vec<Note> {
+    let PlanContext { snapshot, marked_rules, .. } = context;
     let mut notes = names_without_certificate(plan, snapshot);
-    notes.extend(reordered(plan, snapshot, marked_rules));
+    notes.extend(reordered(plan, context));
     notes.extend(hints(&plan.hosts, snapshot.operator()));
-    notes.extend(plan.hosts.iter().filter_map(|host| names_taken(host, snapshot)));
-    notes.extend(plan.hosts.iter().filter_map(|host| paths_taken(host, snapshot)));
+    let created = || plan.hosts.iter().filter(|host| host.creates_record());
+    notes.extend(created().filter_map(|host| names_taken(host, snapshot)));
+    notes.extend(created().filter_map(|host| paths_taken(host, snapshot)));
     notes.extend(plan.hosts.iter().flat_map(|host| requests_lost(host, marked_rules)));
     notes
 }
@@ -42,11 +41,8 @@ fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item 
 }
 
 /// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.
-fn reordered(
-    plan: &Plan,
-    snapshot: &Snapshot,
-    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
-) -> Vec<Note> {
+fn reordered(plan: &Plan, context: PlanContext<'_>) -> Vec<Note> {
+    let PlanContext { snapshot, marked_rules, .. } = context;
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
@@ -59,14 +55,10 @@ fn reordered(
     for (tunnel, marked_rules) in marked_rules {
         let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
-            let rules = snapshot
-                .tunnels
-                .get(*tunnel)
-                .into_iter()
-                .flat_map(|present| present.document.rules_of(hostname));
+            let rules = snapshot.rules_of(hostname).into_iter().filter(|(id, _)| id == tunnel);
             let stays = |rule: &Rule| host.claims_after.digests.contains(&Digest::of(tunnel, rule.path()));
-            let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
-            notes.extend(taken.filter_map(|rule| {
+            let taken = rules.filter(|(_, rule)| adopted.has(tunnel, rule) && stays(rule));
+            notes.extend(taken.filter_map(|(_, rule)| {
                 let change = marked_rules.effect_of_reordering(hostname, rule.path())?;
                 let taken = rule_at(rule.path().unwrap_or_default());
                 Some(Note::about(&host.hostname, format!("taking over the {taken} will {change}")))
@@ -106,9 +98,6 @@ fn names_without_certificate(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 /// rule is for a name below it.
 fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
     let name = &*host.hostname;
-    if !host.creates_record() {
-        return None;
-    }
     let wildcard = addressing_wildcard_over(name, snapshot)?;
     let (_, above) = wildcard.name.split_once('.')?;
     let below = name.strip_suffix(above)?.strip_suffix('.')?;

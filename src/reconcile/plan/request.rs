@@ -51,9 +51,10 @@ impl<P> Wanted<P> {
         self.publication.as_ref().err()
     }
 
-    /// A refusal of the endpoint.
-    pub(super) fn refusal(&self, hostname: &str, reason: &Reason) -> Refusal {
-        Refusal::new(hostname, Some(&self.set_identifier), self.resource.as_deref(), reason.clone())
+    /// The refusal of the endpoint, if it is refused.
+    pub(super) fn refusal(&self, hostname: &str) -> Option<Refusal> {
+        let reason = self.reason()?.clone();
+        Some(Refusal::new(hostname, Some(&self.set_identifier), self.resource.as_deref(), reason))
     }
 }
 
@@ -114,7 +115,7 @@ fn refuse_strangers(name: &str, request: &mut HostChanges, snapshot: &Snapshot) 
 }
 
 /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. If no namespace is known
-/// to have the hostname, a refused endpoint still closes its place.
+/// to have the hostname, such an endpoint counts as one with a mistake.
 pub(super) fn access_changes(
     requests: &BTreeMap<Box<str>, HostChanges>,
     snapshot: &Snapshot,

@@ -278,6 +278,19 @@ fn a_foreign_application_over_the_place_is_told_by_name() {
     assert_eq!((cloudflare.applications().len(), cloudflare.records.len()), (1, 0));
 }
 
+/// There is one of ours already, so the foreign one is not taken over.
+#[test]
+fn the_refusal_for_a_foreign_application_beside_ours_does_not_name_adopt() {
+    let mut cloudflare = cloudflare().adopting(&["access"]);
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.applications_mut()[0].session_duration = Some("1.5h".into());
+    cloudflare.applications_mut().push(foreign("theirs", &[NAME]));
+    let plan = settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    assert_eq!(labels(&plan), ["application_held"]);
+    let told = plan.refusals[0].to_string();
+    assert!(!told.contains("ADOPT") && told.contains("remove the destination from it"), "{told}");
+}
+
 /// It was given another hostname by hand, which is not ours to open.
 #[test]
 fn an_application_with_a_destination_beyond_its_place_neither_goes_nor_is_opened() {

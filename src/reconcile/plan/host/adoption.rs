@@ -23,7 +23,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     mark_foreign(&mut host, &reclaimed, Ownership::Ours);
     if host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.rule().is_some());
-        let adopted = collect(with_rule.flat_map(|gated| rules_for(&host, gated)));
+        let adopted = collect(with_rule.flat_map(|gated| digests_to_adopt(&host, gated)));
         mark_foreign(&mut host, &adopted, Ownership::Adopted);
     }
     host
@@ -90,7 +90,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>) -> Stamp {
 
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel of a record that is taken
 /// over.
-fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
+fn digests_to_adopt(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
     let visited = if host.adopts_records() { host.record_tunnel() } else { None };
     let tunnels = [Some(gated.tunnel()), visited.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()

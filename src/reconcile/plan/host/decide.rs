@@ -34,7 +34,7 @@ pub(crate) struct Decision<'a> {
     pub(super) withdrawn: Vec<Option<&'a str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
     pub(crate) withdraws_hostname: bool,
-    /// The refusals, the work on applications, and the notes on openings.
+    /// The refusals, the work on applications, and the waiting openings, with notes on openings.
     pub(crate) outcome: HostOutcome,
 }
 
@@ -69,11 +69,10 @@ pub(crate) fn decide<'a>(
     // It is known now which endpoints could be published. A dry run writes nothing, so no rule waits.
     let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
     if !application_writes.is_empty() && !host.is_dry_run() {
-        let reasons = before_application(&host, &wanted);
-        (host, wanted) = publishable(before, refused(wanted, reasons), withdrawals);
+        let reasons = reasons_of_applications(&host, &wanted);
+        (host, wanted) = publishable(before, with_reasons(wanted, reasons), withdrawals);
     }
-    let refusal = |one: &Wanted<Gated>| Some(one.refusal(host.name(), one.reason()?));
-    let mut refusals: Vec<Refusal> = wanted.iter().filter_map(refusal).collect();
+    let mut refusals: Vec<Refusal> = wanted.iter().filter_map(|one| one.refusal(host.name())).collect();
     refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
     if wanted.is_empty()
         && let Some((path, reason)) = obstacle::ambiguous_own_rule(&host)
@@ -94,8 +93,8 @@ pub(crate) fn decide<'a>(
     Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
 }
 
-/// The hostname with everything that is taken over for the accepted endpoints, after refusals until these can be
-/// published together.
+/// Refuses endpoints until the others can be published together. Returns the hostname with everything that is taken over
+/// for these, and all endpoints.
 fn publishable<'a>(
     before: &Host<'a>,
     mut wanted: Vec<Wanted<Gated>>,
@@ -108,12 +107,12 @@ fn publishable<'a>(
         if reasons.iter().all(Option::is_none) {
             return (host, wanted);
         }
-        wanted = refused(wanted, reasons);
+        wanted = with_reasons(wanted, reasons);
     }
 }
 
 /// The endpoints with these reasons in place of publications.
-fn refused(wanted: Vec<Wanted<Gated>>, reasons: Vec<Option<Reason>>) -> Vec<Wanted<Gated>> {
+fn with_reasons(wanted: Vec<Wanted<Gated>>, reasons: Vec<Option<Reason>>) -> Vec<Wanted<Gated>> {
     let with_reason = |(one, reason): (Wanted<Gated>, Option<Reason>)| Wanted {
         publication: reason.map_or(one.publication, Err),
         ..one
@@ -184,16 +183,22 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
         && named.all(|rule| rule.is_stamped() && withdrawn.contains(&rule.path()))
 }
 
-/// For each endpoint, the reason if it is not refused yet and cannot be published, given the present refusals.
-/// Endpoints that are refused anyway take no room in the comment.
+/// For each endpoint, the reason if it is not refused yet and cannot be published: its obstacle; or, if no endpoint has
+/// one, the lack of room in the comment for new endpoints. So endpoints that are refused anyway take no room.
 fn reasons_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
-    let reasons = with_obstacle(host, withdrawn, wanted);
-    if reasons.iter().any(Option::is_some) { reasons } else { without_room(host, withdrawn, wanted) }
+    let reasons = reasons_of_obstacles(host, withdrawn, wanted);
+    let is_new =
+        |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
+    if reasons.iter().any(Option::is_some) || !wanted.iter().any(is_new) {
+        return reasons;
+    }
+    let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
+    wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
 }
 
-/// Refuses endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another
+/// The reasons of endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another
 /// endpoint.
-fn with_obstacle(
+fn reasons_of_obstacles(
     host: &Host<'_>,
     withdrawn: &[Option<&str>],
     wanted: &[Wanted<Gated>],
@@ -217,23 +222,8 @@ fn with_obstacle(
     reasons.collect()
 }
 
-/// Refuses all new endpoints if the comment has no room for them.
-fn without_room(
-    host: &Host<'_>,
-    withdrawn: &[Option<&str>],
-    wanted: &[Wanted<Gated>],
-) -> Vec<Option<Reason>> {
-    let is_new =
-        |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
-    if !wanted.iter().any(is_new) {
-        return Vec::new();
-    }
-    let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
-    wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
-}
-
-/// Refuses endpoints whose applications are written before their rules.
-fn before_application(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
+/// The reasons of endpoints whose applications are written before their rules.
+fn reasons_of_applications(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
     let unwritten = &host.context.inputs.unwritten_applications;
     let reason = |one: &Wanted<Gated>| {
         let reason = unwritten.get(&one.first_write()?.content_fingerprint()).cloned();

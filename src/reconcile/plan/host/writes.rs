@@ -163,8 +163,8 @@ impl<'r, 'a> Change<'r, 'a> {
         match host.stamped_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let during = comment_during.filter(|text| self.changes_stamp(record, text));
-                let present = during.as_deref().unwrap_or(&record.comment).to_owned();
-                let last = comment_after.filter(|text| self.meaning(&present) != self.meaning(text));
+                let present = during.as_deref().unwrap_or(&record.comment);
+                let last = comment_after.filter(|text| self.meaning(present) != self.meaning(text));
                 before.extend(self.patch(record, Stage::RecordsBefore, during));
                 after.extend(self.patch(record, Stage::RecordsAfter, last));
             }
