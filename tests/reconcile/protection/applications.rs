@@ -407,22 +407,27 @@ fn a_preview_of_an_opening_names_the_deletion_and_waits_for_nothing() {
     assert_eq!((labels(&refused), refused.application_writes), (vec!["still_protected"], vec![]));
 }
 
-/// A foreign rule accepts the tokens of one path's application.
+/// A foreign rule accepts the tokens of one application. That of the whole hostname is over the path too.
 #[test]
 fn a_preview_of_two_openings_names_the_deletion_of_the_one_that_is_not_refused() {
-    let mut cloudflare = cloudflare();
-    let both = |access: &str| [at(NAME, "/a", access), at(NAME, "/b", access)];
-    settle(&mut cloudflare, &both("staff"));
-    let [kept, deleted] = cloudflare.applications() else { panic!("two applications") };
-    let check = format!(r#"{{"required":true,"teamName":"my-team","audTag":["{}"]}}"#, kept.audience);
-    let deleted = ApplicationOperation::Delete(deleted.id.clone());
-    let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
-    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
-    let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
-    let previewed = plan(&cloudflare.changes(&both(OPEN)).read(), &cloudflare.snapshot(), &inputs, WHOLE);
-    let labels = labels(&previewed);
-    let operations: Vec<_> = previewed.application_writes.into_iter().map(|one| one.operation).collect();
-    assert_eq!((labels, operations), (vec!["still_protected"], vec![deleted]));
+    for (refused, opened) in [("/a", "/b"), ("/a", "")] {
+        let mut cloudflare = cloudflare();
+        let both = |access: &str| [at(NAME, refused, access), at(NAME, opened, access)];
+        settle(&mut cloudflare, &both("staff"));
+        let of_path = |path: &str| {
+            let position = names(&cloudflare).iter().position(|name| *name == format!("{NAME}{path}"));
+            cloudflare.applications()[position.expect("it was made")].clone()
+        };
+        let (kept, deleted) = (of_path(refused), ApplicationOperation::Delete(of_path(opened).id));
+        let check = format!(r#"{{"required":true,"teamName":"my-team","audTag":["{}"]}}"#, kept.audience);
+        let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
+        cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
+        let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
+        let previewed = plan(&cloudflare.changes(&both(OPEN)).read(), &cloudflare.snapshot(), &inputs, WHOLE);
+        let labels = labels(&previewed);
+        let operations: Vec<_> = previewed.application_writes.into_iter().map(|one| one.operation).collect();
+        assert_eq!((labels, operations), (vec!["still_protected"], vec![deleted]), "{opened:?}");
+    }
 }
 
 /// The application of a twin is deleted in the next request, which is not planned.
