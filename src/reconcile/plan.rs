@@ -70,8 +70,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan
 }
 
-/// The hostnames of the request in the order of turns. Mass deletion is judged over the deletions of all hostnames, not
-/// only of one turn, so they are planned before the turn begins.
+/// The hostnames of the request in the order of turns. Mass deletion is judged over all hostnames, not only those of one
+/// turn, so every hostname with a withdrawn path is planned before the turn begins.
 fn candidates(
     requests: BTreeMap<Box<str>, HostChanges>,
     context: PlanContext<'_>,
@@ -83,13 +83,13 @@ fn candidates(
             candidates.insert(position, TurnCandidate::Unplanned(request));
         } else {
             let outcome = plan_host(&hostname, request, context);
-            deletions
-                .push((TurnPosition { counts_as_deletion: outcome.counts_as_deletion, hostname }, outcome));
+            deletions.push((hostname, outcome));
         }
     }
-    let deletions = mass_deletion::withhold(deletions, context.snapshot);
-    candidates
-        .extend(deletions.map(|(position, outcome)| (position, TurnCandidate::Planned(outcome.into()))));
+    candidates.extend(mass_deletion::withhold(deletions, context.snapshot).map(|(hostname, outcome)| {
+        let position = TurnPosition { counts_as_deletion: outcome.counts_as_deletion, hostname };
+        (position, TurnCandidate::Planned(outcome.into()))
+    }));
     candidates
 }
 
@@ -155,16 +155,15 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
+    let outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
     let outcome = match planned {
         Ok((plan, unfinished)) => HostOutcome {
             plan: Some(plan).filter(|plan| !plan.is_empty()),
-            counts_as_deletion,
-            ..decision.outcome.with_refusals(unfinished.into_iter().map(refusal))
+            ..outcome.with_refusals(unfinished.into_iter().map(refusal))
         },
         Err(reason) => HostOutcome {
             plan: deletion_of_hiding_record(&decision.host, resource.clone()),
-            counts_as_deletion,
-            ..decision.outcome.without_plan([refusal(reason)])
+            ..outcome.without_plan([refusal(reason)])
         },
     };
     let refused_before = |plan| piece::refusals(plan, snapshot, context.inputs);

@@ -140,7 +140,8 @@ struct PathView<'a> {
 
 impl<'a> RecordView<'a> {
     /// # Errors
-    /// If the record is not shown, with a note if its comment has our owner: the record has no effect, and stays.
+    /// If the record is not shown. There is a note if the record is ours and has no effect or stays for a foreign rule,
+    /// and if another instance with our owner seems to serve it.
     fn of(
         record: &'a Record,
         zone: &'a ZoneSnapshot,

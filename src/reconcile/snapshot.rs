@@ -283,14 +283,15 @@ impl Snapshot {
         rules
     }
 
-    /// The rules of a hostname that a stamp names, without those that share a digest.
+    /// The rules of a hostname that a stamp names, without those that share a digest. If the stamp is ours, these rules
+    /// are ours. If our record was deleted by hand, `adoption::reclaimed` decides.
     pub(crate) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
         stamp: &Stamp,
     ) -> Vec<RuleInTunnel<'s>> {
         let rules = self.digested_rules_of(hostname);
-        let claimed = claimed_digests(&rules, stamp);
+        let claimed = &unique_digests(&rules) & &stamp.claims.digests;
         rules.into_iter().filter(|(digest, _)| claimed.contains(digest)).map(|(_, placed)| placed).collect()
     }
 
@@ -328,7 +329,8 @@ impl Snapshot {
             let mut own = OwnDigests::default();
             for OwnRecord { zone: _, record, stamp } in self.own_records() {
                 if let Ok(hostname) = Hostname::parse(&record.name) {
-                    own.add(&record.name, claimed_digests(&self.digested_rules_of(&hostname), &stamp));
+                    let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
+                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
                 }
             }
             own
@@ -410,13 +412,8 @@ impl ZoneSnapshot {
         if own.is_empty() { self.wildcard_behind(name) } else { own }
     }
 
-    /// The records of the wildcard that answers for `name`. Empty if a record exists at the name, below it, or at a
-    /// name between the name and the wildcard (RFC 4592).
-    pub fn wildcard_over(&self, name: &str) -> &[Record] {
-        if self.records_of(name).is_empty() { self.wildcard_behind(name) } else { &[] }
-    }
-
-    /// The records of the wildcard that answers for `name` once the name's own records are deleted.
+    /// The records of the wildcard that answers for `name` once the name's own records are deleted. Empty if another
+    /// record exists below the name, at a name between the name and the wildcard, or below such a name (RFC 4592).
     pub fn wildcard_behind(&self, name: &str) -> &[Record] {
         let mut topmost = name;
         while let Some((_, above)) = topmost.split_once('.')
@@ -493,12 +490,6 @@ fn names_above(name: &str) -> impl Iterator<Item = &str> {
 /// Of the zones around a name, the one with the highest precedence has the name.
 fn precedence(zone: &Zone) -> (bool, usize) {
     (zone.is_active(), zone.name.len())
-}
-
-/// The digests that a stamp names and that exactly one rule of the hostname has. If the stamp is ours, these rules are
-/// ours. `rules` are all rules of the hostname. If our record was deleted by hand, `adoption::reclaimed` decides.
-fn claimed_digests(rules: &[(Digest, RuleInTunnel<'_>)], stamp: &Stamp) -> BTreeSet<Digest> {
-    &unique_digests(rules) & &stamp.claims.digests
 }
 
 /// Each digest that exactly one of the rules has. `rules` are all rules of a hostname.

@@ -36,6 +36,9 @@ fn a_record_without_a_rule_goes_only_where_another_record_would_lead_its_visitor
         (&[PROXY][..], 0),
         (&[], 1),
         (&[("*.example.com", "CNAME", &*home)], 1),
+        // Other types than addresses and CNAMEs lead no visitor anywhere.
+        (&[("*.example.com", "TXT", "v=spf1 -all")], 1),
+        (&[("*.example.com", "TXT", "v=spf1 -all"), ("*.example.com", "CNAME", &*home)], 1),
         // The name exists either way (RFC 4592).
         (&[PROXY, below], 1),
     ] {

@@ -217,13 +217,14 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// True if no record was modified for `duration`, or if Cloudflare gave no times.
+    /// True if no record that is ours or taken over was modified within the last `duration`, or if Cloudflare gave no
+    /// times.
     fn is_unchanged_for(&self, duration: Duration) -> bool {
         let changed = self.stamped_records().filter_map(|record| record.modified).max();
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if one record is ours and none is taken over, and if that record points to a tunnel and was created less
+    /// True if exactly one record is ours and none is taken over, and if that record points to a tunnel and was created less
     /// than `NEW_RECORD_MAX_AGE` ago.
     fn has_new_record(&self) -> bool {
         let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::collections::collect;
 use crate::reconcile::namespace;
-use crate::reconcile::plan::planned::{HostOutcome, TurnPosition};
+use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
@@ -17,28 +17,28 @@ use crate::reconcile::stamp::NamespaceCode;
 
 /// One of our hostnames.
 struct OwnHostname {
-    /// The namespace that has the hostname, if the namespace guard is on.
+    /// The namespace that has the hostname; `None` if it is not known, or without the namespace guard.
     namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
     /// The name, if the request withdraws the hostname.
     withdrawn: Option<Box<str>>,
 }
 
-/// The planned deletions, without the writes of those that are mass deletions.
+/// The planned hostnames, without the writes of mass deletions.
 pub(super) fn withhold(
-    deletions: Vec<(TurnPosition, HostOutcome)>,
+    planned: Vec<(Box<str>, HostOutcome)>,
     snapshot: &Snapshot,
-) -> impl Iterator<Item = (TurnPosition, HostOutcome)> {
-    let withdrawn = deletions.iter().filter(|(position, _)| position.counts_as_deletion);
-    let withdrawn: BTreeSet<Box<str>> = collect(withdrawn.map(|(position, _)| position.hostname.clone()));
+) -> impl Iterator<Item = (Box<str>, HostOutcome)> {
+    let withdrawn = planned.iter().filter(|(_, outcome)| outcome.counts_as_deletion);
+    let withdrawn: BTreeSet<Box<str>> = collect(withdrawn.map(|(hostname, _)| hostname.clone()));
     let withheld = mass_deleted(&withdrawn, snapshot);
-    deletions.into_iter().map(move |(position, outcome)| match &outcome.plan {
-        Some(plan) if withheld.contains(&position.hostname) => {
+    planned.into_iter().map(move |(hostname, outcome)| match &outcome.plan {
+        Some(plan) if withheld.contains(&hostname) => {
             let reason = Reason::MassDeletion { hostnames: withdrawn.len() };
-            let refusal = Refusal::new(&position.hostname, None, plan.resource.as_deref(), reason);
-            (position, outcome.without_plan([refusal]))
+            let refusal = Refusal::new(&hostname, None, plan.resource.as_deref(), reason);
+            (hostname, outcome.without_plan([refusal]))
         }
-        _ => (position, outcome),
+        _ => (hostname, outcome),
     })
 }
 

@@ -121,8 +121,7 @@ fn names_taken(host: &HostPlan, snapshot: &Snapshot) -> Option<Note> {
 
 /// The address or CNAME record of the wildcard that answered for the name.
 fn addressing_wildcard_over<'s>(name: &str, snapshot: &'s Snapshot) -> Option<&'s Record> {
-    let mut records = snapshot.zone_of(name)?.wildcard_over(name).iter();
-    records.find(|record| record.is_address_or_cname())
+    snapshot.answering(name).iter().find(|record| *record.name != *name && record.is_address_or_cname())
 }
 
 /// A note if a new record for rules with paths takes all other paths from a wildcard's record with another target.

@@ -135,7 +135,8 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<ComparedWri
     rules.chain(records_write(host, snapshot)).collect()
 }
 
-/// Record ids do not count, because a recreated record has a new id.
+/// The write of the hostname's records, if there is one. Record ids do not count, because a recreated record has a new
+/// id.
 fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> {
     let lines: Vec<String> = host.operations().map(RecordOperation::log_text).collect();
     let what = lines.first()?.as_str().into();

@@ -20,7 +20,7 @@ use crate::reconcile::{Settings, namespace};
 /// The request for one hostname.
 #[derive(Debug, Default)]
 pub(super) struct HostChanges {
-    /// By path and object.
+    /// Sorted by path and object.
     pub(super) wanted: Vec<Wanted<Publication>>,
     pub(super) withdrawn: Withdrawn,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.

@@ -420,7 +420,8 @@ fn a_preview_of_two_openings_names_the_deletion_of_the_one_that_is_not_refused()
         };
         let (kept, deleted) = (of_path(refused), ApplicationOperation::Delete(of_path(opened).id));
         let check = format!(r#"{{"required":true,"teamName":"my-team","audTag":["{}"]}}"#, kept.audience);
-        let theirs = r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
+        let theirs =
+            r#"{"hostname":"x.example.com","service":"http://x:80","originRequest":{"access":CHECK}}"#;
         cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.replace("CHECK", &check)));
         let inputs = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
         let previewed = plan(&cloudflare.changes(&both(OPEN)).read(), &cloudflare.snapshot(), &inputs, WHOLE);

@@ -22,7 +22,8 @@ pub struct CommentTemplate {
     pub(super) may_be_cut: bool,
 }
 
-/// The object of all rules of the hostname, if they have a single object.
+/// The object that the comment names: the single object of the accepted endpoints, if they are for all our paths or the
+/// stamp names that object already. Without an accepted endpoint, the object of the stamp.
 fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|gated| gated.path() == path);

@@ -369,7 +369,7 @@ fn hides_wildcard(host: &Host<'_>) -> bool {
         let claims = &stamp.claims;
         !claims.record_only && !claims.is_empty() && comment::dangling(host, &[]) == claims.digests
     });
-    let behind = || host.zone.wildcard_behind(host.name()).first();
+    let behind = || host.zone.wildcard_behind(host.name()).iter().find(|record| record.is_address_or_cname());
     has_no_rule
         && host.has_new_record()
         && behind().is_some_and(|record| record.tunnel() != host.record_tunnel())
