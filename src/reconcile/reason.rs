@@ -333,8 +333,7 @@ impl Reason {
                     false => "remove the destination from it at Cloudflare",
                 };
                 format!(
-                    "the Access application {application:?} has the same destination and is not ours: \
-                     {remedy}, or keep it, and set webhook/access-required, -team-name and -aud-tag in place \
+                    "the Access application {application:?} has the same destination: {remedy}, or keep it, and set webhook/access-required, -team-name and -aud-tag in place \
                      of webhook/access-policy"
                 )
             }

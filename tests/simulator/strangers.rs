@@ -78,10 +78,11 @@ enum Kind {
     AddApplication {
         host: &'static str,
     },
-    /// Over exactly what objects ask for.
+    /// Over exactly what objects ask for, with a login or with a Bypass policy.
     CoverHost {
         host: &'static str,
         path: Option<&'static str>,
+        is_bypass: bool,
     },
     RemoveApplication,
     // What is ours:
@@ -118,8 +119,13 @@ impl Stranger {
             17..20 => Kind::CoverHost {
                 host: random.pick(&COVERED),
                 path: random.pick(&[None, None, Some("/api")]),
+                is_bypass: random.pick(&[false, false, true]),
             },
-            20 | 21 => Kind::CoverHost { host, path: random.pick(&[None, Some("/api")]) },
+            20 | 21 => Kind::CoverHost {
+                host,
+                path: random.pick(&[None, Some("/api")]),
+                is_bypass: random.pick(&[false, true]),
+            },
             22 => Kind::ChangeOurApplication,
             23 => Kind::OpenOurApplication,
             _ => Kind::RemoveOurApplication,
@@ -188,10 +194,11 @@ impl Stranger {
                     foreign.wrote_application(cloudflare, &id);
                 }
             }
-            Kind::CoverHost { host, path } => {
+            Kind::CoverHost { host, path, is_bypass } => {
                 let destinations = destinations_of((host, path));
+                let policies = if is_bypass { bypass() } else { json!([]) };
                 let application = json!({"type": "self_hosted", "name": format!("theirs {}", self.number),
-                    "destinations": destinations, "session_duration": "6h"});
+                    "destinations": destinations, "policies": policies, "session_duration": "6h"});
                 if let Ok(id) = cloudflare.add_application(&application) {
                     foreign.wrote_application(cloudflare, &id);
                     foreign.touch(host);
@@ -205,8 +212,7 @@ impl Stranger {
                     let mut fields = Value::Object(cloudflare.application(&id).fields.clone());
                     if self.kind == Kind::OpenOurApplication {
                         foreign.open(&application_hosts(&cloudflare.application(&id).fields));
-                        fields["policies"] =
-                            json!([{"name": "all", "decision": "bypass", "include": [{"everyone": {}}]}]);
+                        fields["policies"] = bypass();
                     } else {
                         fields["session_duration"] = json!("1h");
                     }
@@ -367,6 +373,11 @@ impl Stranger {
 }
 
 /// Takes note of every hostname that an application protects.
+/// The policies of an application that lets every visitor past.
+fn bypass() -> Value {
+    json!([{"name": "all", "decision": "bypass", "include": [{"everyone": {}}]}])
+}
+
 fn touch_hosts_of(cloudflare: &Cloudflare, application: &str, foreign: &mut Foreign) {
     for host in application_hosts(&cloudflare.application(application).fields) {
         foreign.touch(&host);

@@ -156,9 +156,7 @@ impl LastLoop {
         let mut lines = note_lines(&self.request.notes.replace(plan.notes.clone(), unix_seconds));
         lines.extend(self.replace_refusals(plan, result, unix_seconds));
         if !plan.postponed.is_empty() {
-            let (changed, left) = (plan.hosts.len() - result.given_up.len(), plan.postponed.len());
-            let text =
-                format!("hostnames that this request changed: {changed}; left to the next requests: {left}");
+            let text = format!("hostnames that are left to the next requests: {}", plan.postponed.len());
             lines.push((Level::Info, LogLine::default().text(text)));
         }
         let last = &mut self.request;

@@ -7,6 +7,7 @@
 use crate::ingress::{PathPattern, Rule, is_status};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::applications::OwnApplication;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::wanted::WantedAccess;
@@ -64,7 +65,12 @@ impl<'a> HostProtection<'a> {
     ) -> impl Iterator<Item = &'a Rule> {
         let rules = tunnel.rules_taking(self.hostname.as_str(), path).into_iter();
         // An application for a wildcard protects one label, and the wildcard has deeper names too.
-        let has_application = move |path| !self.hostname.is_wildcard() && self.own_login(path).is_some();
+        let has_application = move |path| {
+            let covering = self.covering_every_request(path);
+            let is_covering =
+                |own: OwnApplication<'_>| covering.iter().any(|one| one.id == own.application.id);
+            !self.hostname.is_wildcard() && self.own_logins(path).any(is_covering)
+        };
         rules.filter(move |rule| rule.requires_access() && !has_application(rule.path()))
     }
 }

@@ -10,8 +10,8 @@ use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 
-const CHECK_FIRST: &str = "the rule's Access check is removed before the Access application is deleted; a \
-     later loop finishes the opening";
+const SEVERAL_LOOPS: &str = "an opening takes several loops: the rule's Access check goes first, then the Access \
+     applications, one in each loop";
 
 impl Gate<'_> {
     /// The work that opens the place of the publication.
@@ -75,7 +75,7 @@ impl Gate<'_> {
             deletions.clear();
         }
         let is_last = !is_accepted && logins.len() == 1;
-        let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(CHECK_FIRST.to_owned())));
+        let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(SEVERAL_LOOPS.to_owned())));
         let Some(reason) = reason else { return AccessStep::Opening { deletions, waiting: None } };
         let path = publication.path().unwrap_or_default();
         let refusal = Refusal::new(publication.hostname.as_str(), Some(path), resource, reason);

@@ -600,3 +600,19 @@ fn with_the_guard_visitors_are_told_of_whom_the_rule_of_an_application_of_ours_r
         assert_eq!(notes(&cloudflare).join("").contains("\"narrow\" first"), is_told, "{access:?}");
     }
 }
+
+/// Only `/admin` itself is still at the edge: what is below it has the login of the rule alone.
+#[test]
+fn a_record_is_not_pointed_to_an_open_rule_below_a_path_whose_application_lost_a_destination() {
+    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/admin(/|$)","service":"http://theirs:80"}}"#);
+    for (is_cut, wanted) in [(false, &["moving"][..]), (true, &["withheld", "would_open"])] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[at(NAME, "/admin", "staff"), at(NAME, "/shop", "")]);
+        cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, theirs.clone()));
+        if is_cut {
+            cloudflare.applications_mut()[0].destinations.retain(|one| !one.path.ends_with("/*"));
+        }
+        let plan = run(&mut cloudflare, &[in_tunnel(at(NAME, "/shop", ""), OFFICE)]);
+        assert_eq!(labels(&plan), wanted, "{plan:?}");
+    }
+}
