@@ -17,15 +17,13 @@ pub use piece::{Piece, pieces, rule_fingerprint};
 pub use planned::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation, Stage, TurnPosition};
 pub use request::{needed_by_plan, other_owner};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::collections::collect;
-use crate::ingress::Rule;
+use crate::model::Hostname;
 use crate::model::endpoint::Changes;
-use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::gate::{self, Gated, WaitingOpening};
-use crate::reconcile::access::relying::rule_text;
-use crate::reconcile::canonical::{Publication, path_of};
+use crate::reconcile::access::gate::{self, Gated};
+use crate::reconcile::access::opening::with_waiting_openings;
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::host::Host;
 use crate::reconcile::plan::host::decide::decide;
 use crate::reconcile::plan::host::writes::{deletion_of_hiding_record, planned_writes};
@@ -155,20 +153,31 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
     let is_local = matches!(planned, Err(Reason::LocalTunnel { .. }));
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
-    let outcome = HostOutcome { counts_as_deletion, ..decision.outcome };
-    let outcome = match planned {
-        Ok((plan, unfinished)) => HostOutcome {
-            plan: Some(plan).filter(|plan| !plan.is_empty()),
-            ..outcome.with_refusals(unfinished.into_iter().map(refusal))
-        },
-        Err(reason) => HostOutcome {
-            plan: deletion_of_hiding_record(&decision.host, resource.clone()),
-            ..outcome.without_plan([refusal(reason)])
-        },
+    let refused_before = |plan: &HostPlan| piece::refusals(plan, snapshot, context.inputs);
+    let outcome = HostOutcome {
+        plan: None,
+        counts_as_deletion,
+        notes: decision.opening_notes(),
+        refusals: decision.refusals,
+        application_writes: decision.application_writes,
+        openings: decision.openings,
     };
-    let refused_before = |plan| piece::refusals(plan, snapshot, context.inputs);
-    let refusals = outcome.plan.as_ref().map(refused_before).unwrap_or_default();
-    if refusals.is_empty() { outcome } else { outcome.without_plan(refusals) }
+    match planned {
+        Ok((plan, unfinished)) => {
+            let refusals = refused_before(&plan);
+            if refusals.is_empty() {
+                let plan = Some(plan).filter(|plan| !plan.is_empty());
+                HostOutcome { plan, ..outcome.with_refusals(unfinished.into_iter().map(refusal)) }
+            } else {
+                outcome.without_plan(refusals)
+            }
+        }
+        Err(reason) => {
+            let plan = deletion_of_hiding_record(&decision.host, resource.clone());
+            let plan = plan.filter(|plan| refused_before(plan).is_empty());
+            HostOutcome { plan, ..outcome.without_plan([refusal(reason)]) }
+        }
+    }
 }
 
 /// The wanted endpoints of a hostname, with a reason in place of each refused publication.
@@ -185,52 +194,4 @@ fn judge_all(wanted: Vec<Wanted<Publication>>, context: PlanContext<'_>) -> Vec<
         Wanted { set_identifier, resource, publication }
     });
     judged.collect()
-}
-
-/// The plan with the refusals and deletions of its waiting openings. An opening whose application stays is refused for
-/// that reason, and the request does not fail because of it. A dry run shows the state after all loops, so the other
-/// openings do not wait there.
-fn with_waiting_openings(mut plan: Plan, openings: Vec<WaitingOpening>, context: PlanContext<'_>) -> Plan {
-    let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
-    let moving: BTreeSet<&str> = collect(moving.map(|one| &*one.hostname));
-    let (mut refusals, mut deletions) = (Vec::new(), Vec::new());
-    for opening in openings {
-        if let Some(reason) = still_protected(&opening, &plan, &moving, context.snapshot) {
-            refusals.push(Refusal { reason, ..opening.refusal });
-            continue;
-        }
-        deletions.extend(opening.deletions);
-        refusals.extend((!context.inputs.is_dry_run).then_some(opening.refusal));
-    }
-    plan.refusals.extend(refusals);
-    plan.application_writes.extend(deletions);
-    plan
-}
-
-/// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens
-/// stays as it is.
-fn still_protected(
-    WaitingOpening { refusal, first, .. }: &WaitingOpening,
-    plan: &Plan,
-    moving: &BTreeSet<&str>,
-    snapshot: &Snapshot,
-) -> Option<Reason> {
-    let is_written = |tunnel: &TunnelId, rule: &Rule| {
-        let name = rule.folded_hostname();
-        // The end of a move deletes our rules in the old tunnel.
-        let goes_later = || moving.contains(name) && snapshot.own_digests().has(tunnel, rule);
-        let is_edited = |host: &HostPlan| {
-            host.edits.iter().any(|one| one.tunnel == *tunnel && one.edit.path() == rule.path())
-        };
-        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
-    };
-    let application = snapshot.access.applications().iter().find(|one| one.id == *first)?;
-    let mut accepting = snapshot.all_rules().filter(|(_, rule)| rule.accepts(application));
-    let (_, also_protects) = accepting.find(|(tunnel, rule)| !is_written(tunnel, rule))?;
-    let path = refusal.set_identifier.as_deref().and_then(path_of);
-    let is_of_place = snapshot
-        .own_application(application)
-        .is_some_and(|own| own.place.hostname().as_str() == &*refusal.hostname && own.place.path() == path);
-    let (application, also_protects) = (application.name.clone(), rule_text(also_protects).into());
-    Some(Reason::StillProtected { application, also_protects, is_of_place })
 }

@@ -101,6 +101,7 @@ pub(crate) enum AccessStep {
 /// 3. The request that deletes the last one leaves nothing to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitingOpening {
+    pub(crate) opened: Place,
     /// The refusal of the endpoint. If a rule that no write changes accepts the tokens of the first application, `plan`
     /// replaces the reason.
     pub(crate) refusal: Refusal,

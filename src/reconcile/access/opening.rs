@@ -1,14 +1,25 @@
 //! Opens a place whose endpoint says `webhook-access-policy: none`. The application of a wildcard, or of a whole
 //! hostname, may be the only login of a narrower place: that place needs an application of its own first.
 
+use std::collections::BTreeSet;
+
+use crate::collections::collect;
+use crate::ingress::Rule;
+use crate::model::TunnelId;
+use crate::model::text::rule_at;
 use crate::reconcile::access::applications::OwnApplication;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, WaitingOpening};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gate, Gated, WaitingOpening};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::relying::{Asks, UnopenedPlace, first_relying};
+use crate::reconcile::access::relying::{Asks, UnopenedPlace, first_relying, rule_text};
+use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::namespace;
+use crate::reconcile::plan::{HostPlan, Plan};
+use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::snapshot::Snapshot;
 
 const SEVERAL_LOOPS: &str = "an opening takes several loops: the rule's Access check goes first, then the Access \
      applications, one in each loop";
@@ -31,16 +42,9 @@ impl Gate<'_> {
         );
         let opened = Place::of(&publication.hostname, path);
         for own in &logins {
-            if let Some(also_protects) =
-                first_relying(*own, Some(&opened), context.access_changes, context.snapshot)
-            {
-                let application = own.application.name.clone();
-                let is_of_place = *own.place == opened;
-                return Err(Reason::StillProtected {
-                    application,
-                    also_protects: also_protects.into(),
-                    is_of_place,
-                });
+            let relying = first_relying(*own, Some(&opened), context.access_changes, context.snapshot);
+            if let Some(also_protects) = relying {
+                return Err(still_protected(*own, also_protects, &opened));
             }
         }
         if logins.is_empty() && protection.present_check(path).is_none() {
@@ -51,11 +55,11 @@ impl Gate<'_> {
         if let Some(problem) = context.snapshot.old_answers.values().next() {
             return Err(Reason::Waiting(problem.to_string()));
         }
-        Ok(self.opening_step(&logins))
+        Ok(self.opening_step(opened, &logins))
     }
 
     /// The work that deletes the applications `logins`, the most specific one first.
-    fn opening_step(self, logins: &[OwnApplication<'_>]) -> AccessStep {
+    fn opening_step(self, opened: Place, logins: &[OwnApplication<'_>]) -> AccessStep {
         let Self { context, publication, resource, .. } = self;
         let inputs = context.inputs;
         let Some(first) = logins.first() else {
@@ -79,7 +83,7 @@ impl Gate<'_> {
         let Some(reason) = reason else { return AccessStep::Opening { deletions, waiting: None } };
         let path = publication.path().unwrap_or_default();
         let refusal = Refusal::new(publication.hostname.as_str(), Some(path), resource, reason);
-        let waiting = WaitingOpening { refusal, first: first.application.id.clone(), deletions };
+        let waiting = WaitingOpening { opened, refusal, first: first.application.id.clone(), deletions };
         AccessStep::Opening { deletions: Vec::new(), waiting: Some(waiting) }
     }
 
@@ -105,5 +109,83 @@ impl Gate<'_> {
             let set_identifier = set_identifier.clone();
             Err(Reason::OpensToo { hostname, set_identifier })
         })
+    }
+}
+
+impl Gated {
+    /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
+    pub(crate) fn opening_note(&self, protection: HostProtection<'_>) -> Option<String> {
+        if self.publication().wanted_access != WantedAccess::Open {
+            return None;
+        }
+        let covering = protection.covering_every_request(self.path()).into_iter();
+        let mut foreign = covering.filter(|one| protection.snapshot.own_application(one).is_none());
+        let rule = rule_at(self.path().unwrap_or_default());
+        match foreign.next().filter(|application| application.requires_login()) {
+            Some(foreign) => Some(format!(
+                "webhook/access-policy: none does not open the {rule}, because the Access application {:?}, which \
+                 is not ours, asks all its visitors for a login: make an application with a Bypass policy for this \
+                 hostname and path",
+                foreign.name
+            )),
+            None => matches!(self.access_step(), AccessStep::Opening { .. }).then(|| {
+                format!("webhook/access-policy: none removes the login of the hostname's {rule}, in the next loops")
+            }),
+        }
+    }
+}
+
+/// The plan with the refusals and deletions of its waiting openings. An opening whose application stays is refused for
+/// that reason, and the request does not fail because of it. A dry run shows the state after all loops, so the other
+/// openings do not wait there.
+pub(crate) fn with_waiting_openings(
+    mut plan: Plan,
+    openings: Vec<WaitingOpening>,
+    context: PlanContext<'_>,
+) -> Plan {
+    let moving = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::Moving(_)));
+    let moving: BTreeSet<&str> = collect(moving.map(|one| &*one.hostname));
+    let (mut refusals, mut deletions) = (Vec::new(), Vec::new());
+    for opening in openings {
+        if let Some(reason) = waits_in_vain(&opening, &plan, &moving, context.snapshot) {
+            refusals.push(Refusal { reason, ..opening.refusal });
+            continue;
+        }
+        deletions.extend(opening.deletions);
+        refusals.extend((!context.inputs.is_dry_run).then_some(opening.refusal));
+    }
+    plan.refusals.extend(refusals);
+    plan.application_writes.extend(deletions);
+    plan
+}
+
+/// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens
+/// stays as it is.
+fn waits_in_vain(
+    WaitingOpening { opened, first, .. }: &WaitingOpening,
+    plan: &Plan,
+    moving: &BTreeSet<&str>,
+    snapshot: &Snapshot,
+) -> Option<Reason> {
+    let is_written = |tunnel: &TunnelId, rule: &Rule| {
+        let name = rule.folded_hostname();
+        // The end of a move deletes our rules in the old tunnel.
+        let goes_later = || moving.contains(name) && snapshot.own_digests().has(tunnel, rule);
+        let is_edited = |host: &HostPlan| {
+            host.edits.iter().any(|one| one.tunnel == *tunnel && one.edit.path() == rule.path())
+        };
+        plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
+    };
+    let first = snapshot.own_applications().find(|own| own.application.id == *first)?;
+    let mut accepting = snapshot.all_rules().filter(|(_, rule)| rule.accepts(first.application));
+    let (_, also_protects) = accepting.find(|(tunnel, rule)| !is_written(tunnel, rule))?;
+    Some(still_protected(first, rule_text(also_protects), opened))
+}
+
+fn still_protected(own: OwnApplication<'_>, also_protects: String, opened: &Place) -> Reason {
+    Reason::StillProtected {
+        application: own.application.name.clone(),
+        also_protects: also_protects.into(),
+        is_of_place: own.place == opened,
     }
 }

@@ -12,7 +12,6 @@ use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationWrite, WaitingOpening};
 use crate::reconcile::plan::host::comment::CommentTemplate;
-use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest};
 
@@ -150,8 +149,7 @@ impl HostOutcome {
     /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
     /// hostname asks for the deletion of no application.
     pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
-        // A move or an opening whose writes are refused makes no progress, so it fails no request.
-        self.refusals.retain(|one| !matches!(one.reason, Reason::Moving(_)));
+        // An opening whose writes are refused makes no progress, so it fails no request.
         let openings = mem::take(&mut self.openings).into_iter().map(|opening| opening.refusal);
         self.refusals.extend(openings.filter(|refusal| !refusal.reason.fails_request()));
         self.application_writes.retain(|write| !write.is_deletion());

@@ -10,12 +10,9 @@ use super::Host;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::ingress::WantedRule;
-use crate::model::text::rule_at;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated};
-use crate::reconcile::access::wanted::WantedAccess;
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, WaitingOpening};
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::plan::planned::HostOutcome;
 use crate::reconcile::plan::request::{Wanted, Withdrawn};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -24,7 +21,7 @@ use crate::reconcile::stamp::Digest;
 const APPLICATION_FIRST: &str =
     "the webhook writes the Access application first; a later loop writes the rule";
 
-/// The part of a request that is carried out, with the refusals.
+/// The part of a request that is carried out, with the refusals of the rest.
 pub(crate) struct Decision<'a> {
     /// The hostname with everything that is taken over.
     pub(crate) host: Host<'a>,
@@ -34,14 +31,27 @@ pub(crate) struct Decision<'a> {
     pub(super) withdrawn: Vec<Option<&'a str>>,
     /// True if the request withdraws everything that the stamp claims, apart from dangling digests, which no rule has.
     pub(crate) withdraws_hostname: bool,
-    /// The refusals, the work on applications, and the waiting openings, with notes on openings.
-    pub(crate) outcome: HostOutcome,
+    pub(crate) refusals: Vec<Refusal>,
+    /// The work on applications, without that of waiting openings.
+    pub(crate) application_writes: Vec<ApplicationWrite>,
+    pub(crate) openings: Vec<WaitingOpening>,
 }
 
 impl Decision<'_> {
     /// The endpoints that are published, all in one tunnel.
     pub(super) fn accepted(&self) -> Vec<&Gated> {
         accepted_of(&self.wanted)
+    }
+
+    /// Notes on the endpoints that open their places.
+    pub(crate) fn opening_notes(&self) -> Vec<Note> {
+        let protection = self.host.protection();
+        let accepted = self.wanted.iter().filter_map(|one| Some((&one.resource, one.accepted()?)));
+        let notes = accepted.filter_map(|(resource, gated)| {
+            let text = gated.opening_note(protection)?;
+            Some(Note { resource: resource.clone(), ..Note::about(self.host.name(), text) })
+        });
+        notes.collect()
     }
 }
 
@@ -56,6 +66,10 @@ impl Wanted<Gated> {
 }
 
 /// Decides on the request for a hostname. An endpoint that is refused has the reason in place of its publication.
+///
+/// Each round refuses the endpoints that fail a check, and decides anew what is taken over, because a refused endpoint
+/// takes nothing over. A check is reached once the checks before it refuse no endpoint: an endpoint that is refused
+/// anyway takes no room in the comment, and gets no application.
 pub(crate) fn decide<'a>(
     before: &Host<'a>,
     wanted: Vec<Wanted<Gated>>,
@@ -64,14 +78,26 @@ pub(crate) fn decide<'a>(
     // `adjust` leaves one endpoint for each path. Of several that are not refused so far, the first by object counts.
     let mut paths = BTreeSet::new();
     let counts = |one: &Wanted<Gated>| one.reason().is_some() || paths.insert(one.set_identifier.clone());
-    let wanted = wanted.into_iter().filter(counts).collect();
-    let (mut host, mut wanted) = publishable(before, wanted, withdrawals);
-    // It is known now which endpoints could be published. A dry run writes nothing, so no rule waits.
-    let mut application_writes: Vec<_> = wanted.iter().filter_map(Wanted::first_write).cloned().collect();
-    if !application_writes.is_empty() && !host.is_dry_run() {
+    let mut wanted: Vec<_> = wanted.into_iter().filter(counts).collect();
+    let mut application_writes = Vec::new();
+    let host = loop {
+        let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
+        let withdrawn = withdrawn_now(withdrawals, &wanted);
+        let reasons = reasons_of_obstacles(&host, &withdrawn, &wanted);
+        if refuse(&mut wanted, reasons) {
+            continue;
+        }
+        let reasons = reasons_of_room(&host, &withdrawn, &wanted);
+        if refuse(&mut wanted, reasons) {
+            continue;
+        }
+        application_writes.extend(wanted.iter().filter_map(Wanted::first_write).cloned());
         let reasons = reasons_of_applications(&host, &wanted);
-        (host, wanted) = publishable(before, with_reasons(wanted, reasons), withdrawals);
-    }
+        // A dry run writes nothing, so no rule waits.
+        if host.is_dry_run() || !refuse(&mut wanted, reasons) {
+            break host;
+        }
+    };
     let mut refusals: Vec<Refusal> = wanted.iter().filter_map(|one| one.refusal(host.name())).collect();
     refusals.extend(refusals_of_withheld(&host, withdrawals, &wanted));
     if wanted.is_empty()
@@ -80,68 +106,27 @@ pub(crate) fn decide<'a>(
         refusals.push(Refusal::new(host.name(), Some(path), None, reason));
     }
     let mut openings = Vec::new();
-    for one in &wanted {
-        if let Some(AccessStep::Opening { deletions, waiting }) = one.accepted().map(Gated::access_step) {
+    for gated in accepted_of(&wanted) {
+        if let AccessStep::Opening { deletions, waiting } = gated.access_step() {
             application_writes.extend(deletions.iter().cloned());
             openings.extend(waiting.clone());
         }
     }
-    let notes = wanted.iter().filter_map(|one| opening_note(&host, one)).collect();
     let withdrawn = withdrawn_now(withdrawals, &wanted);
     let withdraws_hostname = wanted.is_empty() && withdraws_all_claims(&host, &withdrawn);
-    let outcome = HostOutcome { refusals, application_writes, notes, openings, ..HostOutcome::default() };
-    Decision { host, wanted, withdrawn, withdraws_hostname, outcome }
+    Decision { host, wanted, withdrawn, withdraws_hostname, refusals, application_writes, openings }
 }
 
-/// Refuses endpoints until the others can be published together. Returns the hostname with everything that is taken over
-/// for these, and all endpoints.
-fn publishable<'a>(
-    before: &Host<'a>,
-    mut wanted: Vec<Wanted<Gated>>,
-    withdrawals: &Withdrawn,
-) -> (Host<'a>, Vec<Wanted<Gated>>) {
-    loop {
-        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(before.clone(), &accepted_of(&wanted));
-        let reasons = reasons_now(&host, &withdrawn_now(withdrawals, &wanted), &wanted);
-        if reasons.iter().all(Option::is_none) {
-            return (host, wanted);
+/// Refuses the endpoints that have a reason. False if none has one.
+fn refuse(wanted: &mut [Wanted<Gated>], reasons: Vec<Option<Reason>>) -> bool {
+    let mut is_any_refused = false;
+    for (one, reason) in wanted.iter_mut().zip(reasons) {
+        if let Some(reason) = reason {
+            one.publication = Err(reason);
+            is_any_refused = true;
         }
-        wanted = with_reasons(wanted, reasons);
     }
-}
-
-/// The endpoints with these reasons in place of publications.
-fn with_reasons(wanted: Vec<Wanted<Gated>>, reasons: Vec<Option<Reason>>) -> Vec<Wanted<Gated>> {
-    let with_reason = |(one, reason): (Wanted<Gated>, Option<Reason>)| Wanted {
-        publication: reason.map_or(one.publication, Err),
-        ..one
-    };
-    wanted.into_iter().zip(reasons).map(with_reason).collect()
-}
-
-/// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
-fn opening_note(host: &Host<'_>, one: &Wanted<Gated>) -> Option<Note> {
-    let gated = one.accepted().filter(|gated| gated.publication().wanted_access == WantedAccess::Open)?;
-    let covering = host.protection().covering_every_request(gated.path());
-    let foreign = covering.into_iter().find(|one| host.snapshot().own_application(one).is_none());
-    let foreign = foreign.filter(|application| application.requires_login());
-    let rule = rule_at(&one.set_identifier);
-    let text = match foreign {
-        Some(foreign) => format!(
-            "webhook/access-policy: none does not open the {rule}, because the Access application {:?}, which is not \
-             ours, asks all its visitors for a login: make an application with a Bypass policy for this hostname and \
-             path",
-            foreign.name
-        ),
-        None if matches!(gated.access_step(), AccessStep::Opening { .. }) => {
-            format!(
-                "webhook/access-policy: none removes the login of the hostname's {rule}, over up to two loops"
-            )
-        }
-        None => return None,
-    };
-    Some(Note { resource: one.resource.clone(), ..Note::about(host.name(), text) })
+    is_any_refused
 }
 
 /// The refusals of deletions that wait for a refused endpoint.
@@ -183,19 +168,6 @@ fn withdraws_all_claims(host: &Host<'_>, withdrawn: &[Option<&str>]) -> bool {
         && named.all(|rule| rule.is_stamped() && withdrawn.contains(&rule.path()))
 }
 
-/// For each endpoint, the reason if it is not refused yet and cannot be published: its obstacle; or, if no endpoint has
-/// one, the lack of room in the comment for new endpoints. So endpoints that are refused anyway take no room.
-fn reasons_now(host: &Host<'_>, withdrawn: &[Option<&str>], wanted: &[Wanted<Gated>]) -> Vec<Option<Reason>> {
-    let reasons = reasons_of_obstacles(host, withdrawn, wanted);
-    let is_new =
-        |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
-    if reasons.iter().any(Option::is_some) || !wanted.iter().any(is_new) {
-        return reasons;
-    }
-    let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
-    wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
-}
-
 /// The reasons of endpoints with an obstacle, beside a refused endpoint of their object, or with the digest of another
 /// endpoint.
 fn reasons_of_obstacles(
@@ -204,14 +176,11 @@ fn reasons_of_obstacles(
     wanted: &[Wanted<Gated>],
 ) -> Vec<Option<Reason>> {
     let Some(obstacles) = Obstacles::of(host, &accepted_of(wanted), withdrawn) else { return Vec::new() };
-    let refused_before = refused_by_object(wanted);
+    let refused: Vec<_> = wanted.iter().filter(|one| one.reason().is_some()).collect();
     let mut taken: BTreeMap<Digest, Option<&str>> = BTreeMap::new();
     let reasons = wanted.iter().map(|one| {
         let gated = one.accepted()?;
-        let beside = || {
-            let refused = refused_before.get(&one.resource.as_deref())?;
-            if renews_login(host, gated) { None } else { refused_beside(refused, one) }
-        };
+        let beside = || if renews_login(host, gated) { None } else { refused_beside(&refused, one) };
         let same_digest = || Some(obstacle::digest_taken_by(gated.tunnel(), *taken.get(&gated.digest()?)?));
         let reason = obstacles.to(gated).or_else(beside).or_else(same_digest);
         if reason.is_none() {
@@ -220,6 +189,21 @@ fn reasons_of_obstacles(
         reason
     });
     reasons.collect()
+}
+
+/// The reason of each endpoint that is new to the comment, if the comment has no room for them all.
+fn reasons_of_room(
+    host: &Host<'_>,
+    withdrawn: &[Option<&str>],
+    wanted: &[Wanted<Gated>],
+) -> Vec<Option<Reason>> {
+    let is_new =
+        |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
+    if !wanted.iter().any(is_new) {
+        return Vec::new();
+    }
+    let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
+    wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
 }
 
 /// The reasons of endpoints whose applications are written before their rules.
@@ -232,23 +216,15 @@ fn reasons_of_applications(host: &Host<'_>, wanted: &[Wanted<Gated>]) -> Vec<Opt
     wanted.iter().map(reason).collect()
 }
 
-/// The refused endpoints, by object.
-fn refused_by_object(wanted: &[Wanted<Gated>]) -> BTreeMap<Option<&str>, Vec<&Wanted<Gated>>> {
-    let mut refused: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for one in wanted.iter().filter(|one| one.reason().is_some()) {
-        refused.entry(one.resource.as_deref()).or_default().push(one);
-    }
-    refused
-}
-
-/// The reason if the endpoint has to wait for one of the `refused` endpoints of its object: the published rules would
-/// receive the requests of the refused one.
+/// The reason if the endpoint has to wait for a refused endpoint of its object: the published rules would receive the
+/// requests of that one.
 fn refused_beside(refused: &[&Wanted<Gated>], one: &Wanted<Gated>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for =
         |reason: &Reason| matches!(reason, Reason::OpensToo { .. }) && one.first_write().is_some();
-    let mut refused = refused.iter().filter_map(|other| Some((&other.set_identifier, other.reason()?)));
-    let (path, reason) = refused.find(|(_, reason)| !is_waited_for(reason))?;
+    let beside = refused.iter().filter(|other| other.resource == one.resource);
+    let mut beside = beside.filter_map(|other| Some((&other.set_identifier, other.reason()?)));
+    let (path, reason) = beside.find(|(_, reason)| !is_waited_for(reason))?;
     if reason.fails_request() {
         return Some(reason.clone());
     }
