@@ -107,8 +107,11 @@ impl BaseUrl {
             _ => return Err(NO_BASE_URL),
         };
         let authority = uri.authority().ok_or(NO_BASE_URL)?;
+        // The parser ignores a port that is no number of a port.
+        let has_wrong_port = authority.port_u16().is_none() && authority.as_str() != authority.host();
         // A password would be visible wherever the address is shown.
-        if authority.as_str().contains('@') || authority.host().is_empty() || text.contains(['?', '#']) {
+        let has_password = authority.as_str().contains('@');
+        if has_wrong_port || has_password || authority.host().is_empty() || text.contains(['?', '#']) {
             return Err(NO_BASE_URL);
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -117,7 +120,7 @@ impl BaseUrl {
             host: host.into(),
             port: authority.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
             is_https,
-            is_loopback: host == "localhost"
+            is_loopback: host.eq_ignore_ascii_case("localhost")
                 || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
         })
     }
@@ -188,7 +191,7 @@ mod tests {
             ),
             ("http://127.0.0.1:8080", Some(("http://127.0.0.1:8080", false, true))),
             ("http://[::1]:8080/v4", Some(("http://[::1]:8080/v4", false, true))),
-            ("http://localhost", Some(("http://localhost", false, true))),
+            ("http://LocalHost", Some(("http://LocalHost", false, true))),
             ("http://emulator:80", Some(("http://emulator:80", false, false))),
             ("", None),
             ("api.cloudflare.com", None),
@@ -200,6 +203,9 @@ mod tests {
             ("https://host/?token=x", None),
             ("https://host/#x", None),
             ("https://ho st/", None),
+            ("https://api.cloudflare.com:99999/client/v4", None),
+            ("https://api.cloudflare.com:8o", None),
+            ("https://api.cloudflare.com:", None),
         ] {
             let parsed = BaseUrl::parse(text).ok();
             let parsed = parsed.as_ref().map(|base| (&*base.text, base.is_https, base.is_loopback));

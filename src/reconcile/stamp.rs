@@ -244,29 +244,15 @@ impl Stamp {
     }
 
     fn render_with(&self, resource: Option<&str>, code: Option<&str>) -> String {
-        let Self { owner, resource: _, claims, hostname_code: _, namespace, other_fields, remark } = self;
-        let mut comment = format!("{PREFIX}{}", encode(owner));
-        if let Some(resource) = resource {
-            comment.push_str(" resource=");
-            comment.push_str(&encode(resource));
-        }
-        if let Some(code) = code {
-            comment.push_str(&format!(" h={code}"));
-        }
-        comment.push_str(" rules=");
-        comment.push_str(&claims.to_string());
-        for field in other_fields {
-            comment.push(' ');
-            comment.push_str(field);
-        }
-        if let Some(namespace) = namespace {
-            comment.push_str(&format!(" ns={namespace}"));
-        }
-        if let Some(remark) = remark {
-            comment.push_str(REMARK_SEPARATOR);
-            comment.push_str(remark);
-        }
-        comment
+        let Self { owner, claims, namespace, other_fields, remark, .. } = self;
+        let resource = resource.map(|resource| format!("resource={}", encode(resource)));
+        let code = code.map(|code| format!("h={code}"));
+        let namespace = namespace.as_ref().map(|namespace| format!("ns={namespace}"));
+        let known = [Some(encode(owner)), resource, code, Some(format!("rules={claims}"))];
+        let others = other_fields.iter().map(ToString::to_string);
+        let fields: Vec<String> = known.into_iter().flatten().chain(others).chain(namespace).collect();
+        let remark = remark.as_ref().map(|remark| format!("{REMARK_SEPARATOR}{remark}"));
+        format!("{PREFIX}{}{}", fields.join(" "), remark.unwrap_or_default())
     }
 }
 

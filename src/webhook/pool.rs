@@ -58,16 +58,32 @@ impl<J> Pool<J> {
 
     /// Handles jobs until the pool stops. `handle` must not panic.
     pub(super) fn work(&self, handle: impl Fn(J)) {
-        while let Some(job) = self.next() {
-            handle(job);
-            self.finish();
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((_, job)) = state.queue.pop_front() {
+                state.running += 1;
+                self.changed.notify_all();
+                drop(state);
+                handle(job);
+                // The next job is taken under the same lock, so that `stop` sees no job that is left to no worker.
+                state = lock(&self.state);
+                state.running -= 1;
+                self.changed.notify_all();
+            } else if state.is_stopping {
+                return;
+            } else {
+                state.idle += 1;
+                state = wait(&self.job, state);
+                state.idle -= 1;
+            }
         }
     }
 
     /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it.
     /// Returns `None` if the pool stops, which may have ended its own waiting meanwhile, so the job must not go on.
     pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
-        self.finish();
+        lock(&self.state).running -= 1;
+        self.changed.notify_all();
         let waiting = Waiting(self);
         let result = wait();
         drop(waiting);
@@ -82,28 +98,6 @@ impl<J> Pool<J> {
         state.is_stopping = true;
         self.job.notify_all();
         !is_busy(&mut wait_while(&self.changed, state, limit, is_busy))
-    }
-
-    fn next(&self) -> Option<J> {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some((_, job)) = state.queue.pop_front() {
-                state.running += 1;
-                self.changed.notify_all();
-                return Some(job);
-            }
-            if state.is_stopping {
-                return None;
-            }
-            state.idle += 1;
-            state = wait(&self.job, state);
-            state.idle -= 1;
-        }
-    }
-
-    fn finish(&self) {
-        lock(&self.state).running -= 1;
-        self.changed.notify_all();
     }
 }
 
@@ -140,6 +134,21 @@ mod tests {
             assert!(pool.stop(LONG), "what is queued is done before the end");
         });
         assert_eq!(pool.waiting_since(), None);
+    }
+
+    #[test]
+    fn the_end_waits_for_each_queued_job() {
+        for _ in 0..500 {
+            let (pool, (done, all_done)) = (Pool::new(), mpsc::channel());
+            (0..4).for_each(|job| pool.submit(SystemClock.now(), job));
+            let is_stopped_with = thread::scope(|scope| {
+                scope.spawn(|| pool.work(|job| done.send(job).unwrap()));
+                // The worker has to take a job before the end, or else it is not known yet.
+                assert!(all_done.recv_timeout(LONG).is_ok());
+                (pool.stop(LONG), all_done.try_iter().count())
+            });
+            assert_eq!(is_stopped_with, (true, 3));
+        }
     }
 
     #[test]

@@ -74,16 +74,6 @@ impl RecordFate {
     }
 }
 
-impl Repoint {
-    /// True if the record is pointed to the tunnel in this stage.
-    fn is_in(self, stage: Stage) -> bool {
-        matches!(
-            (self, stage),
-            (Self::BeforeRules, Stage::RecordsBefore) | (Self::AfterRules, Stage::RecordsAfter)
-        )
-    }
-}
-
 impl<'r, 'a> Change<'r, 'a> {
     fn of(decision: &'r Decision<'a>, accepted: &[&'r Gated]) -> Self {
         let Decision { host, withdrawn, .. } = decision;
@@ -199,7 +189,11 @@ impl<'r, 'a> Change<'r, 'a> {
     /// before the rules, any other record when it is pointed to a tunnel.
     fn patch(&self, record: &Record, stage: Stage, comment: Option<Box<str>>) -> Option<RecordOperation> {
         let wanted = self.wanted_tunnel;
-        let is_pointed = self.repoint.is_in(stage);
+        let is_pointed = match self.repoint {
+            Repoint::BeforeRules => stage == Stage::RecordsBefore,
+            Repoint::AfterRules => stage == Stage::RecordsAfter,
+            Repoint::NotNeeded | Repoint::Later => false,
+        };
         let points_to_tunnel = record.tunnel().is_some();
         let proxies_now = if points_to_tunnel { stage == Stage::RecordsBefore } else { is_pointed };
         let proxied = (wanted.is_some() && proxies_now && !record.proxied).then_some(true);
