@@ -30,4 +30,4 @@ pub use record::{Batch, WrittenRecord};
 pub use settings::{BaseUrl, ClientSettings, Credentials, Proxy};
 pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM, ZONE_APPLICATIONS_READ};
 pub use transport::{TransportError, TransportErrorKind, roots};
-pub use tunnel::{Connector, Tunnel, is_name_taken};
+pub use tunnel::{Connector, Tunnel};

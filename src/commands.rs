@@ -96,5 +96,5 @@ fn client(config: &Config, clock: &Arc<dyn Clock>) -> Client {
     if config.log_level >= LevelFilter::Debug {
         logging::start(config.log_level, config.log_format);
     }
-    Client::new(config.client.clone(), Arc::clone(clock))
+    Client::new(config.client.clone(), Arc::clone(clock), Arc::default())
 }

@@ -2,7 +2,7 @@
 //! overrides a line of `SETTINGS`, and a line overrides the default. One start reports every mistake, with the
 //! variable's name and the allowed values. No report contains a secret.
 //!
-//! A new setting needs a row of `SETTINGS` in `setting.rs`, and the code below that reads it.
+//! A new setting needs a row of `TABLE` in `setting.rs`, and the code below that reads it.
 
 pub mod names;
 mod proxy;

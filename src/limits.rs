@@ -113,9 +113,9 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 /// record has a comment of the greatest length or a key; `LARGE_RESPONSES_MAX` of these fit into a container's 64 MiB.
 pub const API_RESPONSE_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
-/// Large answers in memory at once, from their first byte until they are parsed. A read mostly waits for its answer
-/// to begin, so few permits are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages takes 24
-/// MiB at most; with a permit for each zone, the reads would take 46 MiB.
+/// Large answers in memory at once, each from the end of its first 64 KiB until it is parsed. A read mostly waits for
+/// its answer to begin, so few permits are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages
+/// takes 24 MiB at most; with a permit for each zone, the reads would take 46 MiB.
 pub const LARGE_RESPONSES_MAX: usize = 2;
 
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.

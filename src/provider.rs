@@ -107,7 +107,7 @@ impl Provider {
 
     /// Notes that a request failed before anything was planned.
     fn remember_failure(&self, failure: Failure) -> Failure {
-        let reason = format!("the last request failed: {failure}");
+        let reason = format!("the last request failed: {}", failure.text);
         lock(&self.last_loop).request.failure = Some(reason);
         failure
     }

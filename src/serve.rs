@@ -102,7 +102,7 @@ impl Running {
         let readiness = Arc::new(Readiness::default());
         // The kernel has chosen a port for each setting of port 0.
         provider.operator.own_addresses = api_addresses.iter().copied().chain([metrics_address]).collect();
-        let client = Client::new(client, Arc::clone(&clock)).with_metrics(Arc::clone(&metrics));
+        let client = Client::new(client, Arc::clone(&clock), Arc::clone(&metrics));
         let provider =
             Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&readiness), Arc::clone(&metrics));
         let provider = Arc::new(provider);

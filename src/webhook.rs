@@ -61,7 +61,7 @@ pub struct Failure {
     pub status: u16,
     /// A short text for the operator. ExternalDNS discards it.
     pub text: String,
-    /// The level at which the server logs the text; `None` if other lines of the log say the same.
+    /// The level at which the server logs the text; `None` if the text needs no line of its own.
     pub log: Option<Level>,
 }
 
@@ -89,11 +89,5 @@ impl Failure {
     #[must_use]
     pub fn logged(self, level: Level) -> Self {
         Self { log: Some(level), ..self }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
     }
 }

@@ -55,12 +55,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client. Nothing is sent yet.
-    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Self {
+    /// Makes a client, which counts its calls in `metrics`. Nothing is sent yet.
+    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock));
         let credential_file = settings.credential_file.map(|path| Mutex::new(CredentialFile::new(path)));
         let client = Self::with_transport(Box::new(transport), settings.credentials, clock);
-        Self { credential_file, ..client }
+        Self { credential_file, metrics, ..client }
     }
 
     pub(super) fn with_transport(
@@ -78,12 +78,6 @@ impl Client {
             date: AtomicI64::new(0),
             metrics: Arc::default(),
         }
-    }
-
-    /// Counts calls in `metrics`.
-    #[must_use]
-    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
-        Self { metrics, ..self }
     }
 
     /// Reads the file of the credentials, and uses a changed secret. Returns true if a new secret is used.
@@ -280,7 +274,7 @@ impl Client {
     ) -> Result<PageInfo, Error> {
         let response = self.send(call, credentials, connection_max_idle, deadline)?;
         if let Some(header) = &response.rate_limit {
-            self.limiter().observe(header, self.clock.now());
+            self.limiter().read_header(header, self.clock.now());
         }
         let page = envelope::read(call.resource, &response, take);
         // Another server that answers in place of Cloudflare may have another time.

@@ -8,10 +8,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::{self, Cause, Error, ErrorResponse};
+use super::error::{Cause, Error, ErrorResponse};
 use super::error_class::{ApiResource, classify};
 use super::transport::{Response, TransportError, TransportErrorKind};
+use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::json::null_is_default;
+use crate::model::text::cut;
 
 /// The most causes read from one answer, behind its first error. The last cause may have the decisive code.
 const ERROR_CHAIN_MAX_CAUSES: usize = 20;
@@ -90,7 +92,7 @@ pub(super) fn read(
         return Err(error_of(resource, response, &envelope.errors.unwrap_or_default()));
     }
     let result = envelope.result.map_or("null", RawValue::get);
-    take(result).map_err(|error| Error::Unreadable(error::cut_message(&error.to_string())))?;
+    take(result).map_err(|error| Error::Unreadable(cut(&error.to_string(), ERROR_TEXT_MAX_CHARS).into()))?;
     Ok(envelope.result_info)
 }
 
@@ -132,7 +134,7 @@ fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
     let text = message.and_then(|message| serde_json::from_str::<Box<str>>(message.get()).ok());
     causes.push(Cause {
         code: code.and_then(|code| code.get().trim_matches(['"', ' ']).parse().ok()),
-        message: text.map_or_else(|| "no message".into(), |text| error::cut_message(&text)),
+        message: text.map_or_else(|| "no message".into(), |text| cut(&text, ERROR_TEXT_MAX_CHARS).into()),
     });
     for cause in error_chain.into_iter().flatten() {
         collect(cause, causes);

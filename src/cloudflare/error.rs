@@ -4,8 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::transport::{TransportError, TransportErrorKind};
-use crate::limits::ERROR_TEXT_MAX_CHARS;
-use crate::model::text::cut;
 
 /// The reason why a call to Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +83,10 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rejected(response) => write!(formatter, "refused by Cloudflare: {response}"),
-            Self::Credentials(response) if response.permission.is_empty() => {
-                write!(formatter, "credentials not accepted: {response}")
-            }
             Self::Credentials(response) => {
-                write!(
-                    formatter,
-                    "credentials not accepted; this call needs {}: {response}",
-                    response.permission
-                )
+                let permission = response.permission;
+                let needs = if permission.is_empty() { "" } else { "; this call needs " };
+                write!(formatter, "credentials not accepted{needs}{permission}: {response}")
             }
             Self::NotFound(response) => write!(formatter, "not found: {response}"),
             // The seconds that are left would make each text a new one for the log.
@@ -166,6 +159,16 @@ impl ErrorResponse {
         self.has_code(11021)
     }
 
+    /// True if the account never had the tunnel (1002).
+    pub fn is_no_tunnel(&self) -> bool {
+        self.has_code(1002)
+    }
+
+    /// True if another tunnel of the account has the name (1013).
+    pub fn is_name_taken(&self) -> bool {
+        self.has_code(1013)
+    }
+
     /// True if the zone holds as many records as its limit allows (81045).
     pub fn is_zone_full(&self) -> bool {
         self.has_code(81045)
@@ -188,11 +191,6 @@ impl fmt::Display for ErrorResponse {
         }
         Ok(())
     }
-}
-
-/// Text from outside, without a secret, and of a length that suits a log line.
-pub(super) fn cut_message(text: &str) -> Box<str> {
-    cut(text, ERROR_TEXT_MAX_CHARS).into()
 }
 
 #[cfg(test)]
@@ -224,14 +222,6 @@ mod tests {
     fn a_rate_limit_is_one_problem_however_many_seconds_are_left() {
         let text = |seconds| Error::RateLimited { retry_after: Duration::from_secs(seconds) }.to_string();
         assert_eq!(text(287), text(277));
-    }
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        assert_eq!(&*cut_message("short"), "short");
-        let text = "é".repeat(ERROR_TEXT_MAX_CHARS);
-        assert_eq!(&*cut_message(&text), text);
-        assert_eq!(&*cut_message(&format!("{text}é")), format!("{text}…"));
     }
 
     #[test]

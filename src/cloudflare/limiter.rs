@@ -31,8 +31,8 @@ struct Grant {
 }
 
 impl Limiter {
-    /// Counts a call that is about to be sent, or returns the time until it may be sent. Only some calls may use the
-    /// reserve, the last calls of a window.
+    /// Counts a call that is about to be sent, or returns the time until it may be sent. Only writes,
+    /// and the reads of a request that writes, may use the reserve, which is the last calls of a window.
     pub(super) fn admit(&mut self, may_use_reserve: bool, now: Instant) -> Result<(), Duration> {
         if let Some(wait) = self.blocked_for(may_use_reserve, now) {
             return Err(wait);
@@ -80,7 +80,7 @@ impl Limiter {
     }
 
     /// Reads a `Ratelimit` header, `"default";r=50;t=30`: the calls left, and the seconds until there are more.
-    pub(super) fn observe(&mut self, header: &str, now: Instant) {
+    pub(super) fn read_header(&mut self, header: &str, now: Instant) {
         self.forget(now);
         for policy in header.split(',') {
             let (Some(calls), Some(seconds)) = (parameter(policy, "r"), parameter(policy, "t")) else {
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn the_header_never_raises_the_budget() {
         let (mut limiter, start) = (Limiter::default(), start());
-        limiter.observe("\"default\";r=100000;t=30", start);
+        limiter.read_header("\"default\";r=100000;t=30", start);
         assert_eq!(limiter.calls_left(start), CALLS);
-        limiter.observe("\"default\";r=5;t=30", start);
+        limiter.read_header("\"default\";r=5;t=30", start);
         // The answer to an earlier call arrives after that to a later one.
-        limiter.observe("\"default\";r=6;t=30", start);
+        limiter.read_header("\"default\";r=6;t=30", start);
         assert_eq!(limiter.calls_left(start), 5);
         // Whatever time the header claims, the grant cannot outlast the window.
-        limiter.observe("\"default\";r=0;t=99999999", start);
+        limiter.read_header("\"default\";r=0;t=99999999", start);
         assert_eq!(limiter.calls_left(start + RATE_WINDOW), CALLS);
     }
 
@@ -217,7 +217,7 @@ mod tests {
             (";;;,,,===", CALLS),
         ] {
             let mut limiter = Limiter::default();
-            limiter.observe(header, start);
+            limiter.read_header(header, start);
             assert_eq!(limiter.calls_left(start), expected, "{header}");
         }
     }

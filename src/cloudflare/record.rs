@@ -136,8 +136,8 @@ pub(super) fn seconds_of(instant: &str) -> Option<u32> {
 }
 
 impl Client {
-    /// Every record of a zone, in any order. A record created between two page reads pushes another one onto the next
-    /// page, which is then listed twice.
+    /// The records of a zone, in any order. A record that is created between two page reads makes another one appear
+    /// twice, and a deleted one makes another one missing.
     pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
         let path = path(&["zones", zone.as_str(), "dns_records"]);
         let (records, _) = self.list(ApiResource::Records, &path, "", RECORDS_PER_PAGE, deadline)?;

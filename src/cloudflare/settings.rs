@@ -128,7 +128,7 @@ impl BaseUrl {
 
 /// An `http` or `https` proxy, used with CONNECT. Only its host and port are ever shown, never its credentials.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Proxy(ureq::Proxy);
+pub struct Proxy(pub(super) ureq::Proxy);
 
 const SOCKS: &str = "names a SOCKS proxy, which the webhook cannot use; give an HTTP proxy in HTTPS_PROXY, or add the \
      API's host to NO_PROXY";
@@ -155,10 +155,6 @@ impl Proxy {
         let is_clear =
             !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&host_and_port);
         if is_clear { Ok(Self(proxy)) } else { Err(NO_PROXY_ADDRESS) }
-    }
-
-    pub(super) fn into_inner(self) -> ureq::Proxy {
-        self.0
     }
 }
 

@@ -1,4 +1,4 @@
-//! Verifies the credentials.
+//! Verifies the credentials, and says how a token is created and given its permissions.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -21,10 +21,10 @@ macro_rules! token_form {
     };
 }
 
-/// The URL of the dashboard's form for a token, with this program's permissions filled in: the keys and levels of
-/// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
-/// names. The URL is the end of [`CREATE_TOKEN`], so that the binary contains it once.
-pub const TOKEN_FORM: &str = CREATE_TOKEN.split_at(CREATE_TOKEN.len() - token_form!("").len()).1;
+/// The URL of the dashboard's form for a token, with this program's permissions filled in, as Cloudflare's page
+/// `/fundamentals/api/how-to/account-owned-token-template/` gives their keys and levels. `argotunnel` is the tunnels'
+/// permission under each of its names.
+pub const TOKEN_FORM: &str = token_form!("");
 
 /// The remedy for a missing or refused token.
 pub const CREATE_TOKEN: &str = concat!(

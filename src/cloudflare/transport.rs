@@ -15,7 +15,7 @@ use ureq::{Agent, SendBody, Timeout};
 
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
-use super::settings::{ClientSettings, Credentials, Proxy, USER_AGENT};
+use super::settings::{ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, LARGE_RESPONSES_MAX,
@@ -91,8 +91,8 @@ impl HttpTransport {
         let take_permit = || self.permits.take(deadline.remaining(&*self.clock));
         let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
             .and_then(|answer| receive(answer, &take_permit));
-        // No server acts on a write whose body it has not seen. A read changes nothing at Cloudflare, so it simply
-        // counts as sent once it had a connection.
+        // No server acts on a write whose body it has not seen. A read changes nothing at Cloudflare, so it counts as
+        // sent unless the failure shows that it had no connection.
         let body_begun = body.map(|body| body.begun);
         outcome.map_err(|error| {
             let (kind, detail) = failure::describe(&error);
@@ -126,7 +126,7 @@ fn agent(settings: &ClientSettings, resolver: CachingResolver) -> Agent {
     let tls = TlsConnector::new(settings.roots.clone(), resolver.clone());
     let config = Agent::config_builder()
         // Always set, because ureq would otherwise read the environment itself.
-        .proxy(settings.proxy.clone().map(Proxy::into_inner))
+        .proxy(settings.proxy.clone().map(|proxy| proxy.0))
         .http_status_as_error(false)
         .https_only(settings.base_url.is_https)
         .max_redirects(0)

@@ -16,9 +16,6 @@ use crate::secret::Secret;
 /// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
 
-/// The code of an answer if the account never had the tunnel.
-const NO_SUCH_TUNNEL: u32 = 1002;
-
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WireTunnel")]
 pub struct Tunnel {
@@ -108,7 +105,7 @@ impl Client {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(ApiResource::Tunnels, &path, deadline) {
             // Any other 404 may be about the account or the path.
-            Err(Error::NotFound(response)) if response.has_code(NO_SUCH_TUNNEL) => Ok(false),
+            Err(Error::NotFound(response)) if response.is_no_tunnel() => Ok(false),
             outcome => outcome.map(|tunnel: Tunnel| !tunnel.deleted),
         }
     }
@@ -116,7 +113,7 @@ impl Client {
     /// Creates a tunnel that is configured at Cloudflare. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] and [`is_name_taken`] say if the tunnels have to be listed again.
+    /// [`Error::may_have_been_done`] and [`ErrorResponse::is_name_taken`] say if the tunnels have to be listed again.
     pub fn create_tunnel(
         &self,
         account: &AccountId,
@@ -153,11 +150,6 @@ impl Client {
         let connectors: Option<_> = self.read(ApiResource::Connections, &path, deadline)?;
         Ok(connectors.unwrap_or_default())
     }
-}
-
-/// True if a tunnel was not created because the account has another one of that name.
-pub fn is_name_taken(error: &Error) -> bool {
-    matches!(error, Error::Rejected(response) if response.has_code(1013))
 }
 
 #[cfg(test)]
@@ -284,7 +276,8 @@ mod tests {
         {
             let fixture = Fixture::new([failure(status, code, "You already have a tunnel with this name")]);
             let error = fixture.client.create_tunnel(&account(), "home", fixture.deadline()).unwrap_err();
-            assert_eq!(is_name_taken(&error), expected, "{status} {code}: {error}");
+            let is_taken = matches!(&error, Error::Rejected(answer) if answer.is_name_taken());
+            assert_eq!(is_taken, expected, "{status} {code}: {error}");
         }
     }
 

@@ -13,7 +13,7 @@ use miniserde::Serialize;
 use super::report::Report;
 use super::table;
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Error, Tunnel, is_name_taken};
+use crate::cloudflare::{Client, Error, Tunnel};
 use crate::model::AccountId;
 use crate::observe::readiness::SetupProblem;
 use crate::provider::ProviderSettings;
@@ -179,7 +179,7 @@ impl Search<'_> {
             return Ok((tunnel.clone(), true));
         }
         // Another process may have made the tunnel first, or the answer was lost.
-        let is_taken = answer.as_ref().is_err_and(is_name_taken);
+        let is_taken = matches!(&answer, Err(Error::Rejected(answer)) if answer.is_name_taken());
         let problem = match answer {
             Ok(tunnel) => {
                 format!("Cloudflare answered with another tunnel, {:?} ({})", tunnel.name, tunnel.id)

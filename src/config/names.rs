@@ -1,6 +1,6 @@
 //! Knows the names of settings and of their flags, and recognises misspelled names.
 
-use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind};
+use super::setting::{SETTINGS_VARIABLE, Setting, SettingKind, TABLE};
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::endpoint::annotation_of;
@@ -23,13 +23,13 @@ const PREFIXES: [&str; 8] = [
 
 /// The variable of every setting.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().map(|setting| setting.variable).chain(OriginOption::all().map(OriginOption::setting))
+    TABLE.iter().map(|setting| setting.variable).chain(OriginOption::all().map(OriginOption::setting))
 }
 
 /// The variables that have a flag, and the help text of each.
 pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
     let with_flag =
-        SETTINGS.iter().filter(|one| one.kind != SettingKind::Secret && one.variable != SETTINGS_VARIABLE);
+        TABLE.iter().filter(|one| one.kind != SettingKind::Secret && one.variable != SETTINGS_VARIABLE);
     let settings = with_flag.map(|setting| match setting.default {
         "" => (setting.variable, setting.help.to_owned()),
         default => (setting.variable, format!("{} (default: {default})", setting.help)),
@@ -79,7 +79,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<Unknown> {
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max_of = |name: &str| (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max_of(name) };
-    // A shorter name of the setting, or one with its words in another order. A single word may be any program's.
+    // A name of words of a setting's name, in any order, means that setting. A single word may be any program's.
     let words = folded.strip_prefix("CF_").unwrap_or(&folded);
     let has_its_words = |known: &&str| {
         let is_word =
@@ -87,7 +87,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<Unknown> {
         words.contains('_') && words.split('_').all(is_word)
     };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
-    let meant = SETTINGS
+    let meant = TABLE
         .iter()
         .map(|setting| setting.variable)
         .find(has_its_words)
@@ -97,7 +97,7 @@ pub(super) fn unknown_variable(name: &str, value: &str) -> Option<Unknown> {
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == meant;
     let said = format!("{} is no setting", quoted(name));
     match meant {
-        Some(meant) if SETTINGS.iter().any(is_restriction) => {
+        Some(meant) if TABLE.iter().any(is_restriction) => {
             Some(Unknown::Mistake(format!("{said}; if {meant} is meant, rename it, otherwise remove it")))
         }
         Some(meant) => Some(Unknown::Warning(format!("{said} and is ignored; the nearest is {meant}"))),
@@ -229,7 +229,7 @@ mod tests {
                 continue;
             }
             let [name] = names[..] else { panic!("{names:?}") };
-            let alias = SETTINGS.iter().find(|setting| setting.variable == name).map_or("", |one| one.alias);
+            let alias = TABLE.iter().find(|setting| setting.variable == name).map_or("", |one| one.alias);
             let also = section.contains(&format!("; also `{alias}`."));
             assert!(alias.is_empty() || also, "{name}: {alias} is missing");
             let help =
@@ -246,7 +246,7 @@ mod tests {
         let (_, rest) = rest.split_once("Where that is\n").expect("the limits are listed");
         let (limits, _) = rest.split_once(", which limit").expect("the sentence goes on");
         let limits: Vec<&str> = limits.split('`').skip(1).step_by(2).collect();
-        let mut known: Vec<&str> = SETTINGS
+        let mut known: Vec<&str> = TABLE
             .iter()
             .filter(|setting| setting.kind == SettingKind::Restriction)
             .map(|setting| setting.variable)

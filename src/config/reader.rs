@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{Unknown, is_injected, unknown_variable, variables};
-use super::setting::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
+use super::setting::{SETTINGS_VARIABLE, Setting, SettingKind, TABLE, Variables};
 use crate::model::text::{nearest, quoted, seconds_in};
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         for (name, text) in environment {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
-                None if SETTINGS.iter().any(|setting| setting.alias == name) => {}
+                None if TABLE.iter().any(|setting| setting.alias == name) => {}
                 None => match unknown_variable(name, text) {
                     Some(Unknown::Mistake(hint)) => reader.mistakes.push(hint),
                     Some(Unknown::Warning(hint)) => reader.warnings.push(hint),
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     /// the credentials could belong to one user and half to another user.
     fn add_aliases(&mut self) {
         let own: Vec<&str> = self.given.keys().copied().collect();
-        for Setting { variable, alias, kind, .. } in SETTINGS {
+        for Setting { variable, alias, kind, .. } in TABLE {
             let given = self.variables.get(*alias).map(|text| text.trim()).filter(|text| !text.is_empty());
             let Some(text) = given else { continue };
             match own.iter().find(|own| group(own) == group(variable)) {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         let secret = secret.map(Secret::expose).filter(|secret| secret.len() >= KNOWN_MIN_BYTES);
         let Some(secret) = secret else { return };
         let is_secret = |variable: &str| {
-            let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::Secret);
+            let mut secrets = TABLE.iter().filter(|setting| setting.kind == SettingKind::Secret);
             variable == SETTINGS_VARIABLE || secrets.any(|setting| setting.variable == variable)
         };
         let misplaced =
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
     /// The given text, or the default; `None` if there is neither.
     pub(super) fn text(&self, variable: &str) -> Option<&'a str> {
         let default =
-            || SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.default);
+            || TABLE.iter().find(|setting| setting.variable == variable).map(|setting| setting.default);
         self.given.get(variable).map(|(_, text)| *text).or_else(default).filter(|text| !text.is_empty())
     }
 
@@ -209,13 +209,8 @@ impl<'a> Reader<'a> {
     /// True if the setting's value is the first of the two allowed words.
     pub(super) fn is_first(&mut self, variable: &str, [first, second]: [&str; 2]) -> bool {
         let is_first = |text: &str| {
-            if text == first {
-                Ok(true)
-            } else if text == second {
-                Ok(false)
-            } else {
-                Err(format!("allowed are {first} and {second}"))
-            }
+            let is_allowed = text == first || text == second;
+            is_allowed.then_some(text == first).ok_or_else(|| format!("allowed are {first} and {second}"))
         };
         self.parsed(variable, is_first).unwrap_or_default()
     }

@@ -51,7 +51,7 @@ impl Setting {
 
 /// Every setting except the defaults of a rule's options. [`OriginOption`](crate::ingress::OriginOption) names those. A
 /// test compares the rows with docs/configuration.md.
-pub(crate) const SETTINGS: &[Setting] = &[
+pub(crate) const TABLE: &[Setting] = &[
     restriction(SETTINGS_VARIABLE, "", ""),
     secret("CF_API_TOKEN").alias("CLOUDFLARE_API_TOKEN"),
     setting("CF_API_TOKEN_FILE", "", "file with the API token"),

@@ -127,6 +127,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
         ("OWNER_ID", "\"home\"", "must not contain quotation marks"),
         ("OWNER_ID", "'home'", "must not contain quotation marks"),
+        ("OWNER_ID", "home,office", "must not contain quotation marks or commas"),
         ("ADOPT", "\"tunnel\"", "tunnel, access, owner=<id> and all"),
         ("ADOPT", "owner=\"home\"", "tunnel, access, owner=<id> and all"),
         ("ADOPT", "owner='home'", "tunnel, access, owner=<id> and all"),

@@ -138,7 +138,10 @@ impl<'a> Reader<'a> {
             length if length > OWNER_ID_MAX_BYTES => Err(format!(
                 "it has {length} bytes when percent-encoded, and a record's comment has room for {OWNER_ID_MAX_BYTES}"
             )),
-            _ if owner.contains(adopt::QUOTATION_MARKS) => Err("an owner must not contain quotation marks".to_owned()),
+            // `ADOPT` of another instance has to name the owner, in a list.
+            _ if owner.contains(adopt::QUOTATION_MARKS) || owner.contains(',') => {
+                Err("an owner must not contain quotation marks or commas".to_owned())
+            }
             _ => Ok(owner),
         });
         owner.unwrap_or_default().into()
@@ -178,8 +181,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn adopt(&mut self) -> Adopt {
-        let words: Vec<String> = self.list("ADOPT").into_iter().map(str::to_owned).collect();
-        Adopt::parse(&words).unwrap_or_else(|word| {
+        Adopt::parse(&self.list("ADOPT")).unwrap_or_else(|word| {
             let allowed = "allowed are tunnel, access, owner=<id> and all";
             self.mistake("ADOPT", format_args!("has {}: {allowed}", quoted(word)));
             Adopt::default()

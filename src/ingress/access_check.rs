@@ -46,9 +46,10 @@ impl AccessCheck {
     /// Reads the properties; `None` if they mean the same as an absent field.
     pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<Mistake>> {
         let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
-        let required = required.map(parse_flag).transpose();
+        let required = required.map_or(Ok(false), parse_flag);
+        let required = required.map_err(|problem| vec![Mistake::new(ACCESS_REQUIRED, problem)])?;
         // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
-        if team.or(tags).is_none() && required.as_ref().is_ok_and(|required| *required != Some(true)) {
+        if !required && team.or(tags).is_none() {
             return Ok(None);
         }
         let audience_tags = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
@@ -57,7 +58,7 @@ impl AccessCheck {
             audience_tags: audience_tags.map(Into::into).collect(),
         };
         let mut bad = Vec::new();
-        if required.map_err(|problem| vec![Mistake::new(ACCESS_REQUIRED, problem)])? != Some(true) {
+        if !required {
             bad.push(Mistake::new(
                 ACCESS_REQUIRED,
                 "is not true, so the team and the tags have no effect: set it to true, or remove them",

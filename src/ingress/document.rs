@@ -47,12 +47,8 @@ impl Document {
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
         let object = RawObject::parse(&raw).ok_or("the tunnel's configuration is not a JSON object")?;
         let origin = object.nested("originRequest").to_raw();
-        let rules = match object.last("ingress") {
-            Some(ingress) => {
-                list(ingress).ok_or("the ingress of the tunnel's configuration is not a list")?
-            }
-            None => Vec::new(),
-        };
+        let rules = object.last("ingress").map_or(Some(Vec::new()), list);
+        let rules = rules.ok_or("the ingress of the tunnel's configuration is not a list")?;
         let rules: Vec<Rule> = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
         Ok(Self { raw, hosts: HostIndex::of(&rules), rules, origin })
     }
@@ -73,8 +69,8 @@ impl Document {
     }
 
     /// The document's bytes. An absent or `null` document is `{}`.
-    pub fn to_raw(&self) -> Box<RawValue> {
-        self.raw.clone()
+    pub fn raw(&self) -> &RawValue {
+        &self.raw
     }
 
     /// Applies the edits. Their order has no effect. There is at most one edit for a hostname and path, because a

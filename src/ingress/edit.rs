@@ -64,11 +64,6 @@ impl RuleEdit {
         self.scope().key().cmp(&other.scope().key())
     }
 
-    /// True if `rule` matches every request for the hostname and path of this edit.
-    pub fn is_covered_by(&self, rule: &Rule) -> bool {
-        self.scope().is_covered_by(rule)
-    }
-
     fn scope(&self) -> Scope<'_> {
         match self {
             Self::Put { rule, replaces: _ } => Scope::wanted(rule),
@@ -120,8 +115,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     }
     // A rule that is replaced or removed counts as ours for all other edits, so it is marked before any put is checked.
     for (position, entry) in marked.list.iter_mut().enumerate() {
-        entry.is_going = removed.contains(&position);
-        entry.is_own |= entry.is_going || replaced.contains(&position);
+        entry.is_removed = removed.contains(&position);
+        entry.is_own |= entry.is_removed || replaced.contains(&position);
     }
     let mut waiting = Vec::new();
     for (index, rule) in puts {
@@ -139,8 +134,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 Err(refusal) => barred.push((*index, *rule, refusal)),
             }
         }
-        if marked.list.iter().any(|entry| entry.is_going) {
-            marked.list.retain(|entry| !entry.is_going);
+        if marked.list.iter().any(|entry| entry.is_removed) {
+            marked.list.retain(|entry| !entry.is_removed);
             marked.hosts = HostIndex::of(marked.list.iter().map(|entry| &*entry.rule));
         } else if barred.len() == waiting.len() {
             refused.extend(barred.into_iter().map(|(index, _, refusal)| (index, refusal)));
@@ -188,7 +183,7 @@ impl<'a> MarkedRules<'a> {
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
         self.list.get(present).is_some_and(|entry| entry.is_own)
             && near.placement(scope).is_some()
-            && check_no_equivalent(&near, scope).and_then(|()| check_logins(&near, scope, &|_| true)).is_ok()
+            && self.conflict(hostname, path, &|_| true).is_none()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is

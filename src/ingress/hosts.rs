@@ -6,7 +6,8 @@ use super::rule::Rule;
 use crate::collections::push_lean;
 use crate::model::hostname::HostPattern;
 
-/// The positions of rules in their list, by hostname.
+/// The positions of rules in their list, by hostname. Each rule has a number, in the order in which it was added, which
+/// stays when the rule's position changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostIndex {
     /// The numbers of the rules with an exact hostname.

@@ -37,12 +37,12 @@ pub(super) struct MarkedRule<'a> {
     pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
     /// True if the edits remove the rule, so that it need not be in order.
-    pub(super) is_going: bool,
+    pub(super) is_removed: bool,
     /// The rank of the rule's path, found once because it may compile the path.
     rank: PathRank,
 }
 
-/// The requests of a rule: its hostname, in normal form, and its path.
+/// The requests of a rule: its folded hostname, and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Scope<'a> {
     pub(super) hostname: &'a str,
@@ -52,7 +52,7 @@ pub(super) struct Scope<'a> {
 impl<'a> MarkedRule<'a> {
     pub(super) fn new(rule: Cow<'a, Rule>, is_own: bool) -> Self {
         let rank = shape::rank(rule.path());
-        Self { rule, is_own, is_going: false, rank }
+        Self { rule, is_own, is_removed: false, rank }
     }
 
     pub(super) fn key(&self) -> Key<'_> {
@@ -252,7 +252,7 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     /// Our rules that share hosts with the rule for `scope`, are not removed, and are selected by their keys and
     /// positions. They are sorted by key.
     fn ours(&self, scope: Scope<'_>, is_selected: impl Fn(&Key<'l>, usize) -> bool) -> Vec<(Key<'l>, usize)> {
-        let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_going);
+        let ours = self.entries().filter(|(_, entry)| entry.is_own && !entry.is_removed);
         let ours = ours.filter(|(_, entry)| scope.shares_hosts_with(Scope::of(&entry.rule)));
         let ours = ours.map(|(position, entry)| (entry.key(), position));
         let mut ours: Vec<_> = ours.filter(|(key, position)| is_selected(key, *position)).collect();

@@ -64,10 +64,6 @@ impl OriginRequest {
         self.access.as_ref()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.options.is_empty() && self.access.is_none()
-    }
-
     /// True if the option is `true`.
     pub fn is_on(&self, option: OriginOption) -> bool {
         self.value(option).and_then(|value| value.json.as_bool()) == Some(true)

@@ -63,7 +63,7 @@ impl<'a> RawObject<'a> {
     /// The names, as written, of the members whose name is not among `names`.
     pub(super) fn others_than(&self, names: &[&str]) -> Vec<Box<str>> {
         let others = self.members.iter().filter(|member| !names.iter().any(|name| member.is(name)));
-        others.map(|member| member.key.get().trim_matches('"').into()).collect()
+        others.map(|member| text(&member.key).unwrap_or_default().into()).collect()
     }
 
     /// True if the member has this value, in any notation. Absent and `null` are the same.

@@ -15,9 +15,6 @@ pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     let is_plain = |character: char| character.is_ascii() && !character.is_ascii_control();
     fmt::from_fn(move |formatter| {
-        if text.len() <= max_chars && text.chars().all(is_plain) {
-            return formatter.write_str(text);
-        }
         let mut room = max_chars;
         for character in text.chars() {
             let is_plain = is_plain(character);
@@ -196,6 +193,8 @@ mod tests {
         assert_eq!(one_line("a\nb\u{1b}[2J\u{202e}ü", 400).to_string(), r"a\nb\u{1b}[2J\u{202e}ü");
         assert_eq!(one_line("äbcd", 3).to_string(), "äbc…");
         assert_eq!(one_line("ab\n", 3).to_string(), "ab…", "an escape is not cut in two");
+        let long = "é".repeat(3);
+        assert_eq!([&*cut(&long, 3), &*cut(&format!("{long}é"), 3)], ["ééé", "ééé…"]);
         let once = one_line("a\r\u{7f}…", 400).to_string();
         assert_eq!(one_line(&once, 400).to_string(), once);
     }

@@ -542,7 +542,7 @@ fn put_document(
     version_before: i64,
 ) -> Result<(), Error> {
     let CallContext { provider, setup: Setup { account, settings }, deadline } = context;
-    let written = context.client().put_configuration(account, tunnel, &document.to_raw(), deadline)?;
+    let written = context.client().put_configuration(account, tunnel, document.raw(), deadline)?;
     let name = settings.name_of(tunnel);
     provider.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
     if version_before >= 0 && written.version > version_before + 1 {

@@ -89,8 +89,8 @@ mod tests {
             (unfinished(2), 503, "hostnames or endpoints that are left to a later request: 2;"),
         ];
         for (failure, status, begin) in cases {
-            assert_eq!(failure.status, status, "{failure}");
-            assert!(failure.text.starts_with(begin), "{failure}");
+            assert_eq!(failure.status, status, "{failure:?}");
+            assert!(failure.text.starts_with(begin), "{failure:?}");
         }
     }
 }

@@ -30,10 +30,10 @@ impl Adopt {
     /// # Errors
     ///
     /// The first word that is not a mode.
-    pub fn parse(words: &[String]) -> Result<Self, &str> {
+    pub fn parse<'w>(words: &[&'w str]) -> Result<Self, &'w str> {
         let mut adopt = Self::default();
         for word in words {
-            match word.as_str() {
+            match *word {
                 "tunnel" => adopt.tunnel = true,
                 "all" => adopt.all = true,
                 "access" => adopt.access = true,
@@ -106,8 +106,7 @@ mod tests {
     use super::*;
 
     fn adopt(text: &str) -> Adopt {
-        let words: Vec<String> = text.split(',').map(str::to_owned).collect();
-        Adopt::parse(&words).expect("modes")
+        Adopt::parse(&text.split(',').collect::<Vec<_>>()).expect("modes")
     }
 
     #[test]
@@ -127,7 +126,7 @@ mod tests {
     #[test]
     fn a_word_that_is_no_mode_is_refused() {
         for word in ["none", "true", "owner", "owner=", "Tunnel"] {
-            assert_eq!(Adopt::parse(&["all".to_owned(), word.to_owned()]), Err(word));
+            assert_eq!(Adopt::parse(&["all", word]), Err(word));
         }
     }
 

@@ -116,8 +116,8 @@ fn read_list(text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), E
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let mut rest = inner.ok_or_else(|| Error::custom("expected a list of endpoints"))?.trim_ascii();
     while !rest.is_empty() {
-        let (arrived, length) = read_endpoint(rest)?;
-        each(arrived);
+        let (received, length) = read_endpoint(rest)?;
+        each(received);
         rest = rest.get(length..).unwrap_or_default().trim_ascii_start();
         match rest.strip_prefix(',').map(str::trim_ascii_start) {
             None if rest.is_empty() => {}

@@ -136,12 +136,6 @@ fn route(method: &str, target: &str) -> Option<Route> {
     })
 }
 
-impl From<Failure> for Response {
-    fn from(failure: Failure) -> Self {
-        Self::text(failure.status, &failure.text)
-    }
-}
-
 /// Endpoints in their JSON form, written into `buffer`.
 fn json(endpoints: &[Endpoint], buffer: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let mut buffer = Buffer(buffer);
@@ -230,7 +224,7 @@ mod tests {
     fn ask(service: &Echo, head: &Head<'_>, body: impl Into<Vec<u8>>) -> Response {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
         let answer = || accept(head)?.answer(Body::new(body.into())?, service, deadline);
-        answer().unwrap_or_else(Response::from)
+        answer().unwrap_or_else(|failure| Response::text(failure.status, &failure.text))
     }
 
     fn text(answer: &Response) -> &str {

@@ -119,7 +119,7 @@ struct Job {
     request: Request,
     arrived: Instant,
     deadline: Deadline,
-    /// Nothing of the body is left.
+    /// The request has no body, or all of it was read.
     is_read: bool,
     /// It is held until the answer is sent, because the answer is as large as the body.
     permit: Option<HeldPermit>,
@@ -317,9 +317,9 @@ impl Shared {
             .unwrap_or_else(|_| Err(Failure::permanent("internal error")))
             .unwrap_or_else(|failure| {
                 if let Some(level) = failure.log {
-                    log::log!(level, "{failure}");
+                    log::log!(level, "{}", failure.text);
                 }
-                failure.into()
+                Response::text(failure.status, &failure.text)
             });
         let Job { request, arrived, is_read, permit: _permit, .. } = job;
         let duration = self.clock.now().saturating_duration_since(arrived);

@@ -80,7 +80,7 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
 }
 
 pub(crate) fn client_of(settings: ClientSettings) -> Client {
-    Client::new(settings, Arc::<ManualClock>::default())
+    Client::new(settings, Arc::<ManualClock>::default(), Arc::default())
 }
 
 pub(crate) fn settings(base_url: &str, credentials: Credentials) -> ClientSettings {

@@ -101,7 +101,7 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
         roots: roots(Some(&authorities)).unwrap(),
         proxy: None,
     };
-    Client::new(settings, Arc::new(SystemClock))
+    Client::new(settings, Arc::new(SystemClock), Arc::default())
 }
 
 fn read(server: &TlsServer, authority: &Certified) -> Result<(), Error> {

@@ -330,7 +330,7 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
         roots: roots(None).unwrap(),
         proxy: Some(Proxy::parse(&format!("http://jo:hunter%402@{}", proxy.address)).unwrap()),
     };
-    let client = Client::new(settings, Arc::new(SystemClock));
+    let client = Client::new(settings, Arc::new(SystemClock), Arc::default());
     assert_eq!(read(&client, 5000), Ok(0));
     let [connect, read] = &proxy.requests()[..] else {
         panic!("{:?}", proxy.requests());

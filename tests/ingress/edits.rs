@@ -50,7 +50,7 @@ fn edit(document: &Document, edits: &[RuleEdit]) -> Edited {
 }
 
 fn text(document: &Document) -> String {
-    document.to_raw().get().to_owned()
+    document.raw().get().to_owned()
 }
 
 /// A list of rules written as `host path service`, without a path where there is `-`.

@@ -142,7 +142,7 @@ proptest! {
         };
         let kept = texts(before.rules().iter().filter(is_foreign));
         // What is sent counts, not what is remembered of it.
-        let sent = Document::parse(Some(&edited.document.to_raw())).expect("it was one before");
+        let sent = Document::parse(Some(edited.document.raw())).expect("it was one before");
         let mut found = texts(sent.rules().iter().filter(is_foreign));
         if found.len() > kept.len() {
             prop_assert_eq!(found.pop(), Some(r#"{"service":"http_status:404"}"#));
@@ -260,7 +260,7 @@ proptest! {
         let (put, _) = applied(&case, &once);
         let own = |rule: &Rule| case.is_own(rule) || has_key_of(&put, rule);
         let twice = once.document.edit(&case.edits, &own);
-        prop_assert!(twice.changed.is_empty(), "{} became {}", once.document.to_raw(), twice.document.to_raw());
+        prop_assert!(twice.changed.is_empty(), "{} became {}", once.document.raw(), twice.document.raw());
         prop_assert_eq!(&twice.document, &once.document);
         prop_assert_eq!(
             twice.refused.iter().map(|(index, _)| index).collect::<Vec<_>>(),
@@ -288,7 +288,7 @@ proptest! {
     #[test]
     fn what_changes_nothing_keeps_every_byte(case in case()) {
         let edited = edit(&case);
-        let is_same = edited.document.to_raw().get() == case.document().to_raw().get();
+        let is_same = edited.document.raw().get() == case.document().raw().get();
         prop_assert_eq!(edited.changed.is_empty(), is_same);
     }
 
@@ -302,13 +302,13 @@ proptest! {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
             let needs_reordering = document.marked(&own).needs_reordering(&rule.hostname, rule.path_text());
-            prop_assert_eq!(!edited.changed.is_empty(), needs_reordering, "{:?} in {}", wanted_key(rule), document.to_raw());
+            prop_assert_eq!(!edited.changed.is_empty(), needs_reordering, "{:?} in {}", wanted_key(rule), document.raw());
             if !needs_reordering {
                 standing.push(put);
             }
         }
         let edited = document.edit(&standing, &own);
-        prop_assert!(edited.changed.is_empty(), "{} became {}", document.to_raw(), edited.document.to_raw());
+        prop_assert!(edited.changed.is_empty(), "{} became {}", document.raw(), edited.document.raw());
     }
 
     #[test]
@@ -336,7 +336,7 @@ proptest! {
             );
             prop_assert!(rules[0].equals(wanted));
             if *replaces {
-                prop_assert!(!edited.document.marked(&own).needs_reordering(hostname, path), "{}", edited.document.to_raw());
+                prop_assert!(!edited.document.marked(&own).needs_reordering(hostname, path), "{}", edited.document.raw());
                 let owned = edited.document.marked(&own);
                 let hidden_by = owned.hidden_by(hostname, path);
                 // Rules are placed by the weaker proof.
@@ -382,7 +382,7 @@ proptest! {
         let before = case.document();
         let edited = edit(&case);
         let unknown = |document: &Document| {
-            let mut config: serde_json::Map<String, Value> = serde_json::from_str(document.to_raw().get()).unwrap();
+            let mut config: serde_json::Map<String, Value> = serde_json::from_str(document.raw().get()).unwrap();
             config.remove("ingress");
             config
         };
@@ -399,8 +399,8 @@ proptest! {
     fn a_list_that_was_valid_stays_valid(case in plain_case()) {
         let before = case.document();
         let edited = edit(&case);
-        if validate(before.to_raw().get()).is_ok() {
-            prop_assert_eq!(validate(edited.document.to_raw().get()), Ok(()));
+        if validate(before.raw().get()).is_ok() {
+            prop_assert_eq!(validate(edited.document.raw().get()), Ok(()));
         }
     }
 }
@@ -467,7 +467,7 @@ fn the_documents_are_not_trivial() {
             })
         }));
         let plain = plain_case().new_tree(&mut runner).unwrap().current();
-        valid += usize::from(!plain.edits.is_empty() && validate(plain.document().to_raw().get()).is_ok());
+        valid += usize::from(!plain.edits.is_empty() && validate(plain.document().raw().get()).is_ok());
     }
     for (label, count) in [
         ("changed", changed),

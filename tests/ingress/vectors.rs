@@ -338,7 +338,7 @@ fn every_document_that_is_an_object_can_be_read_and_written() {
             continue;
         };
         let expected = if config == "null" { "{}" } else { config };
-        assert_eq!(document.to_raw().get(), expected, "line {}", index + 1);
+        assert_eq!(document.raw().get(), expected, "line {}", index + 1);
         assert_eq!(document.rules().len(), rules(line.config).len(), "line {}", index + 1);
     }
 }

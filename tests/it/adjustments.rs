@@ -43,7 +43,7 @@ fn a_request_that_asks_for_more_than_fits_into_memory_is_answered_with_what_to_d
         match adjusted {
             Ok((adjusted, _)) => assert!(is_enough && adjusted.endpoints.len() == 1, "{room}"),
             Err(failure) => {
-                assert!(!is_enough && failure.text.contains("DOMAIN_FILTER"), "{room}: {failure}");
+                assert!(!is_enough && failure.text.contains("DOMAIN_FILTER"), "{room}: {failure:?}");
                 assert_eq!((failure.status, failure.log), (503, Some(Level::Warn)));
             }
         }

@@ -97,7 +97,7 @@ fn measure_calls() {
         roots: roots(None).expect("the compiled-in ones"),
         proxy: None,
     };
-    let client = Client::new(settings, Arc::new(SystemClock));
+    let client = Client::new(settings, Arc::new(SystemClock), Arc::default());
     let [first, others @ ..] = [(); 3].map(|()| {
         let begun = Instant::now();
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(10));

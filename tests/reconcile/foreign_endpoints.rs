@@ -117,7 +117,7 @@ fn published(cloudflare: &FakeCloudflare, endpoints: &[Endpoint]) -> (String, Ve
             adoptions.flat_map(|adoption| &adoption.options).map(|option| option.name.replace('/', "-")),
         );
     }
-    (cloudflare.document(&tunnel_id(HOME)).to_raw().get().to_owned(), refusals, said)
+    (cloudflare.document(&tunnel_id(HOME)).raw().get().to_owned(), refusals, said)
 }
 
 /// What a person would write for a rule that is not said: all that its JSON has.

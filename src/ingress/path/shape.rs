@@ -56,17 +56,10 @@ pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
 }
 
-/// The rank of an expression among those of one host: a smaller rank is in front. The lengths of the literal beginning
-/// and of the whole text are reversed, so that a longer expression has a smaller rank.
-pub(crate) type PathRank = (PathClass, Reverse<usize>, Continuation, Reverse<usize>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PathClass {
-    Anchored,
-    Other,
-    Everything,
-    None,
-}
+/// The rank of an expression among those of one host: a smaller rank is in front. It has the length of the literal
+/// beginning, `None` for an expression that is not anchored, the continuation, and the length of the whole text. The
+/// lengths are reversed, so that a longer expression has a smaller rank.
+pub(crate) type PathRank = (Reverse<Option<usize>>, Continuation, Reverse<usize>);
 
 /// What an anchored expression matches behind its literal beginning, from narrow to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +72,8 @@ pub(crate) enum Continuation {
     Prefix,
     /// The path may continue with anything.
     Anything,
+    /// The expression matches every path.
+    Everything,
 }
 
 impl Continuation {
@@ -94,8 +89,8 @@ impl Continuation {
     }
 }
 
-/// True if the text, behind a literal beginning, matches a letter, with which no path of the prefix form continues; or
-/// if it matches all that the prefix form does, by these examples.
+/// True if the text may continue a literal beginning with a letter, or if it matches every example of what the prefix
+/// form matches. The prefix form continues with a slash or not at all.
 fn is_wide(text: &str) -> bool {
     compiled(&format!("^(?:{text})")).is_ok_and(|expression| {
         let is_match = |rest: &str| expression.is_match(rest);
@@ -107,10 +102,10 @@ fn is_wide(text: &str) -> bool {
 /// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
 /// longest is first among those that are equal otherwise.
 pub(crate) fn rank(path: Option<&str>) -> PathRank {
-    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
+    let text = path.unwrap_or_default();
     let size = Reverse(text.len());
-    if EVERYTHING.contains(&text) {
-        return (PathClass::Everything, Reverse(0), Continuation::Anything, size);
+    if text.is_empty() || EVERYTHING.contains(&text) {
+        return (Reverse(None), Continuation::Everything, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
         Some((literal, rest)) => {
@@ -118,9 +113,9 @@ pub(crate) fn rank(path: Option<&str>) -> PathRank {
             let repeated = rest.strip_prefix('+').zip(literal.chars().last());
             let repeated = repeated.map(|(rest, last)| format!("\\x{{{:x}}}*{rest}", u32::from(last)));
             let continuation = Continuation::of(repeated.as_deref().unwrap_or(rest));
-            (PathClass::Anchored, Reverse(literal.len()), continuation, size)
+            (Reverse(Some(literal.len())), continuation, size)
         }
-        None => (PathClass::Other, Reverse(0), Continuation::Anything, size),
+        None => (Reverse(None), Continuation::Anything, size),
     }
 }
 

@@ -127,7 +127,7 @@ impl RuleReader<'_, '_> {
         }
         if is_record {
             let has_path = path.as_ref().map_or(true, Option::is_some);
-            if has_path || origin_request.is_ok_and(|options| !options.is_empty()) {
+            if has_path || origin_request.is_ok_and(|options| options != OriginRequest::default()) {
                 let problem = "is none, and a record without a rule has no path and no options: remove them";
                 self.mistake(TUNNEL_SERVICE, problem);
             }

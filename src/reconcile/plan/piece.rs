@@ -124,7 +124,8 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<ComparedWri
     let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
         let near =
             snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.document.near(&host.hostname));
-        let covering = near.filter(|rule| edit.is_covered_by(rule)).map(|rule| rule.raw().get());
+        let covering =
+            near.filter(|rule| rule.covers(&host.hostname, edit.path())).map(|rule| rule.raw().get());
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         ComparedWrite {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),

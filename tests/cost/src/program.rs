@@ -42,7 +42,7 @@ impl Program {
         let operation = routes::accept(&head).map_err(|answer| format!("status {}", answer.status))?;
         let deadline = Deadline::after(&self.clock, TIME);
         let answer = Body::new(body.into()).and_then(|body| operation.answer(body, self, deadline));
-        Ok(answer.map_err(|failure| failure.to_string())?.body)
+        Ok(answer.map_err(|failure| failure.text)?.body)
     }
 
     /// What the last request of changes would write.

@@ -216,8 +216,7 @@ impl FakeCloudflare {
 
     /// With `ADOPT` set.
     pub fn adopting(self, words: &[&str]) -> Self {
-        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        Self { adopt: Adopt::parse(&words).expect("modes"), ..self }
+        Self { adopt: Adopt::parse(words).expect("modes"), ..self }
     }
 
     /// Without records, and with this document in the tunnel `home`.
@@ -603,7 +602,7 @@ impl FakeCloudflare {
 
     /// Takes the check of Access off a rule by hand.
     pub fn unlock_rule(&mut self, id: &TunnelId, index: usize) {
-        let mut config: Value = serde_json::from_str(self.document(id).to_raw().get()).expect("JSON");
+        let mut config: Value = serde_json::from_str(self.document(id).raw().get()).expect("JSON");
         if let Some(rule) = config["ingress"].get_mut(index).and_then(Value::as_object_mut) {
             rule.remove("originRequest");
             let config = RawValue::from_string(config.to_string()).expect("JSON");
