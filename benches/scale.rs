@@ -50,14 +50,14 @@ enum Change {
     Addition,
 }
 
-/// What is published before, what is wanted, and what Cloudflare refuses.
+/// What is published before, what is wanted, and what Cloudflare rejects.
 #[derive(Clone, Copy)]
 struct Scenario {
     name: &'static str,
     memory_mib: usize,
     published: usize,
     new: usize,
-    /// As many new ones are refused by Cloudflare, one by one.
+    /// As many new ones are rejected by Cloudflare, one by one.
     refused: usize,
     /// Records of others, in the same zone.
     foreign: usize,

@@ -101,7 +101,7 @@ impl Client {
         self.in_doubt.store(false, Ordering::Relaxed);
     }
 
-    /// Takes note of a failed call. If the credentials were refused, their file is read.
+    /// Takes note of a failed call. If the credentials were rejected, their file is read.
     fn remember_failure(&self, resource: ApiResource, error: &Error) {
         let is_doubtful = match error {
             Error::Credentials(_) => {

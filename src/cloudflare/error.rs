@@ -8,7 +8,7 @@ use super::transport::{TransportError, TransportErrorKind};
 /// The reason why a call to Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.
+    /// Cloudflare understood the request and rejected it. Nothing was done, and the same request will be rejected again.
     Rejected(ErrorResponse),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
     Credentials(ErrorResponse),
@@ -82,7 +82,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected(response) => write!(formatter, "refused by Cloudflare: {response}"),
+            Self::Rejected(response) => write!(formatter, "rejected by Cloudflare: {response}"),
             Self::Credentials(response) => {
                 let permission = response.permission;
                 let needs = if permission.is_empty() { "" } else { "; this call needs " };
@@ -213,7 +213,7 @@ mod tests {
         });
         assert_eq!(
             error.to_string(),
-            "refused by Cloudflare: HTTP 400, code 1004, \"DNS Validation Error\" \
+            "rejected by Cloudflare: HTTP 400, code 1004, \"DNS Validation Error\" \
              because 9300 \"1 tags,\\nexceeding the quota of 0.\""
         );
     }

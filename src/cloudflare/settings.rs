@@ -47,7 +47,7 @@ impl CredentialFile {
     }
 
     /// The file's secret, if it differs from the one in use. A file that is missing, empty or broken changes nothing;
-    /// the problem is logged once. If the file is in the middle of a write, Cloudflare refuses the half secret, and the
+    /// the problem is logged once. If the file is in the middle of a write, Cloudflare rejects the half secret, and the
     /// file is read again.
     pub(super) fn read(&mut self, in_use: &Secret) -> Option<Secret> {
         let Self { path, problem } = self;

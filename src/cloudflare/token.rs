@@ -26,7 +26,7 @@ macro_rules! token_form {
 /// permission under each of its names.
 pub const TOKEN_FORM: &str = token_form!("");
 
-/// The remedy for a missing or refused token.
+/// The remedy for a missing or rejected token.
 pub const CREATE_TOKEN: &str = concat!(
     "create a token with Zone: Zone: Read and Zone: DNS: Edit for the zones, and Account: Cloudflare Tunnel: Edit (or \
      Argo Tunnel (Legacy)); put it into CF_API_TOKEN or CF_API_TOKEN_FILE; an account-owned token needs CF_ACCOUNT_ID \

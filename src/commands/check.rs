@@ -397,7 +397,7 @@ impl Check<'_> {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
                 self.ok("Access", found);
             }
-            // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
+            // Without a team, Cloudflare rejects every other call about Access, whatever the token permits.
             (Ok(None), _) => {
                 let found = format!("{asks}Access is not set up in the account, so nothing can be protected");
                 let remedy =

@@ -2,7 +2,7 @@
 //! until each bad piece is rejected alone.
 //!
 //! Only `Execution` and `probe_tunnel` send. `Halving` chooses the next group, and `Ledger` knows what was written and
-//! refused.
+//! given up.
 //!
 //! A rule is *missed* if the snapshot lacks it and a later reading has it, so its digest is not dangling after all.
 
@@ -42,7 +42,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 /// The reason for the pieces that a used-up search leaves undecided.
-const SEARCH_IS_USED_UP: &str = "the search for refused hostnames has used up its part of this request's \
+const SEARCH_IS_USED_UP: &str = "the search for rejected hostnames has used up its part of this request's \
      writes, calls or time; the next loops continue the search";
 
 /// One run over a plan.
@@ -123,7 +123,7 @@ impl<'a> Execution<'a> {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {
-            // Nothing more of a refused hostname is written: a wider rule would match the requests of the refused rule,
+            // Nothing more of a given up hostname is written: a wider rule would match the requests of an unwritten rule,
             // or the rule that it replaces would be deleted. The next request plans the hostname anew.
             pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
             if !pieces.is_empty() {
@@ -156,7 +156,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes the groups with as few calls as possible, and at least one group even if the search is used up. After a
-    /// refusal the next group has half the size, also in the next request, so each loop makes progress. True if
+    /// rejection the next group has half the size, also in the next request, so each loop makes progress. True if
     /// Cloudflare answered a write: otherwise nothing was learned about the target.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl<'a> Execution<'a> {
                 Outcome::Rejected(answer) => {
                     is_answered |= answer.is_from_cloudflare();
                     if let Some(piece) = halving.divide() {
-                        self.refuse(piece, halving, &answer);
+                        self.give_up_rejected(piece, halving, &answer);
                     }
                 }
                 outcome @ (Outcome::Written | Outcome::NotSent) => {
@@ -239,7 +239,7 @@ impl<'a> Execution<'a> {
 
     /// Gives up a piece that was rejected alone, and unsent pieces that the same answer concerns. Later requests leave
     /// their content out for a while, unless the cause may be over by then.
-    fn refuse(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
+    fn give_up_rejected(&mut self, alone: Piece<'a>, halving: &mut Halving<'a>, answer: &ErrorResponse) {
         let now = self.context.now();
         let passing_cause = self.passing_cause(&alone, answer);
         let history = &mut self.memory.write_history;
@@ -259,11 +259,11 @@ impl<'a> Execution<'a> {
         for piece in &unsent {
             history.pause_unsent(piece.fingerprint(), reason.clone(), now);
         }
-        let refused = [alone].into_iter().chain(unsent).map(|piece| (piece, reason.clone()));
-        self.ledger.give_up_refused(&refused.collect::<Vec<_>>());
+        let given_up = [alone].into_iter().chain(unsent).map(|piece| (piece, reason.clone()));
+        self.ledger.give_up_pieces(&given_up.collect::<Vec<_>>());
     }
 
-    /// The reason if the cause of a refusal may be over in the next request.
+    /// The reason if the cause of a rejection may be over in the next request.
     fn passing_cause(&self, alone: &Piece<'a>, answer: &ErrorResponse) -> Option<Reason> {
         let meanwhile =
             |what| Reason::Waiting(format!("a record of the hostname was {what} meanwhile: {answer}"));
@@ -304,7 +304,7 @@ impl<'a> Execution<'a> {
                 turn.remember_half_written();
             }
         }
-        // Also after a plan of applications only, whose refusals are in the history.
+        // Also after a plan of applications only, whose rejections are in the history.
         write_history.tidy(now);
     }
 
@@ -363,7 +363,7 @@ impl<'a> Execution<'a> {
                 Some((*sent.get(*index)?, Reason::RuleConflict(refusal.clone())))
             });
             let refused: Vec<(Piece<'a>, Reason)> = refused.collect();
-            self.ledger.give_up_refused(&refused);
+            self.ledger.give_up_pieces(&refused);
             sent.retain(|piece| !self.ledger.is_given_up(piece.host));
         }
     }
@@ -513,7 +513,7 @@ pub(crate) fn probe_tunnel(context: CallContext<'_>, tunnel: &TunnelId) -> Optio
     }
     context.check_time().ok()?;
     match put_document(context, tunnel, &document, version) {
-        // A refusal of the content is handled when the edits are sent.
+        // A rejection of the content is handled when the edits are sent.
         Ok(()) | Err(Error::Rejected(_)) => Some(Ok(())),
         Err(error) if error.ends_run() => None,
         Err(error) => {

@@ -242,7 +242,7 @@ impl ApplyRequest<'_> {
                     history.pause_rejected(content, reason.clone(), now);
                     reason
                 }
-                // A missing permission may be granted before the next loop, so only content that Cloudflare refused is
+                // A missing permission may be granted before the next loop, so only content that Cloudflare rejected is
                 // remembered.
                 Err(NotWritten::Failed(reason)) => reason,
             };

@@ -12,7 +12,7 @@ use crate::reconcile::snapshot::Snapshot;
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
-    /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare refused
+    /// The fingerprints of what is not sent now, with the reasons: of pieces and applications that Cloudflare rejected
     /// and would refuse again, and of writes that are reverted each time, with the state that they replace.
     pub paused: BTreeMap<u64, Reason>,
     /// The fingerprints of applications that this request could not write, with the reasons. Their endpoints are

@@ -414,7 +414,7 @@ impl Reason {
             | Self::TunnelFailed(_, text)
             | Self::Waiting(text)
             | Self::Moving(text) => text.clone(),
-            Self::Cloudflare(text) => format!("Cloudflare refused the write: {text}"),
+            Self::Cloudflare(text) => format!("Cloudflare rejected the write: {text}"),
             Self::NotKept { what } => format!(
                 "this write ({what}) is undone each time: if another instance has this OWNER_ID, give each \
                  one its own; if another program undoes it, let one write it; if Cloudflare drops a default, \

@@ -109,7 +109,7 @@ impl Edit {
             }
             Self::UnproxiesOurRecord => patch(cloudflare, &json!({"proxied": false})),
             Self::AddsAnAddressOnTheHostnameThatComes => {
-                // Where ours is there already, Cloudflare refuses theirs.
+                // Where ours is there already, Cloudflare rejects theirs.
                 let record = json!({"name": "comes.example.com", "type": "A", "content": "192.0.2.98"});
                 let _ = cloudflare.add_record("example.com", record);
             }

@@ -483,7 +483,7 @@ fn a_tunnel_that_was_never_configured_is_not_given_an_empty_document_by_the_prob
     assert!(puts.len() <= 2, "{puts:#?}");
 }
 
-/// The failure left the record without its rule, and then Cloudflare refuses the rule.
+/// The failure left the record without its rule, and then Cloudflare rejects the rule.
 #[test]
 fn below_another_record_a_hostname_whose_rule_is_refused_after_a_failure_does_not_stay_offline() {
     let mut simulation = below_a_proxy();

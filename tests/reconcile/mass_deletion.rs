@@ -43,7 +43,7 @@ fn standing(cloudflare: &FakeCloudflare, template: &str) -> usize {
 const OLD: &str = "old.example.com";
 const NEW: &str = "new.example.com";
 
-/// Cloudflare refused the deletion of one record, which says so, and counts among the deletions all the same.
+/// Cloudflare rejected the deletion of one record, which says so, and counts among the deletions all the same.
 #[test]
 fn a_deletion_that_is_paused_counts_in_a_mass_and_keeps_its_own_reason() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);

@@ -1,4 +1,4 @@
-//! Rules that Cloudflare refused a short time ago, on plans alone.
+//! Rules that Cloudflare rejected a short time ago, on plans alone.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn written(plan: &Plan) -> BTreeSet<String> {
     rules.collect()
 }
 
-/// What is remembered when Cloudflare refuses the rules to this service.
+/// What is remembered when Cloudflare rejects the rules to this service.
 fn refused(plan: &Plan, service: &str) -> PlanInputs {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let works = edits.filter_map(|planned| match &planned.edit {

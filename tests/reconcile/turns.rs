@@ -25,7 +25,7 @@ fn names(plan: &Plan) -> Vec<String> {
     plan.hosts.iter().map(|host| host.hostname.trim_end_matches(".example.com").to_owned()).collect()
 }
 
-/// What is known once Cloudflare refused the records of such hostnames.
+/// What is known once Cloudflare rejected the records of such hostnames.
 fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> PlanInputs {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
     let records = hosts.flat_map(pieces).filter(|piece| piece.edit.is_none());

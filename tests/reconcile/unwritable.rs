@@ -46,7 +46,7 @@ fn a_record_without_a_rule_goes_only_where_another_record_would_lead_its_visitor
     }
 }
 
-/// Cloudflare refused the rule after a failure had left the record.
+/// Cloudflare rejected the rule after a failure had left the record.
 #[test]
 fn the_record_of_a_refused_rule_goes_only_where_another_record_would_lead_its_visitors_elsewhere() {
     for (foreign, expected) in [(&[PROXY][..], 0), (&[], 1)] {

@@ -18,7 +18,7 @@ pub(crate) enum Excuse {
     /// ExternalDNS withdraws nothing (`upsert-only`), or no more (`crd`), or not what another namespace asks for, and
     /// so a rule that no object may have keeps the hostname in another tunnel.
     NotWithdrawn,
-    /// The registry `crd` goes by what was answered, and another writer changed that since, or Cloudflare refused it.
+    /// The registry `crd` goes by what was answered, and another writer changed that since, or Cloudflare rejected it.
     Drifted,
     /// Other objects want the same place, or the hostname in another tunnel, or another namespace has it.
     Rivals,
@@ -28,7 +28,7 @@ pub(crate) enum Excuse {
     /// Something asks for a login on the hostname and the object says nothing of that, or asks for a token or a policy
     /// that there is not, or for less than `ACCESS_GUARD` demands.
     Access,
-    /// Cloudflare refuses the record or the rules of the hostname.
+    /// Cloudflare rejects the record or the rules of the hostname.
     Disliked,
     /// A record of another writer has the hostname.
     Contested,

@@ -138,7 +138,7 @@ impl Trouble {
         Self { calls, nth: 1 + random.below(4), kind }
     }
 
-    /// Whether Cloudflare refuses what it is asked for.
+    /// Whether Cloudflare rejects what it is asked for.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.kind, Kind::Refused { .. })
     }

@@ -23,7 +23,7 @@ pub(crate) enum Concern {
     Owners,
     /// Zones, tunnels, connectors and policies come and go.
     Places,
-    /// Cloudflare refuses what it is asked for.
+    /// Cloudflare rejects what it is asked for.
     Refusals,
     /// Calls fail.
     Troubles,

@@ -172,7 +172,7 @@ fn is_in_others_hands(world: &World, host: &str, here: &Touched) -> bool {
 }
 
 /// Whether a wildcard over the address changes, with which what comes or goes below it may be served by either of its
-/// rules. Its change may also be an earlier one that is done only now, as a place failed or Cloudflare refused
+/// rules. Its change may also be an earlier one that is done only now, as a place failed or Cloudflare rejected
 /// something, or as its old tunnel keeps a rule for the time of grace. A source that shows nothing withdraws both.
 fn is_below_change(world: &World, address: &str) -> bool {
     let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty();

@@ -68,7 +68,7 @@ pub(crate) enum Step {
     Policy {
         is_there: bool,
     },
-    /// Cloudflare refuses something of a hostname from now on.
+    /// Cloudflare rejects something of a hostname from now on.
     Dislike {
         host: &'static str,
         what: Disliked,

@@ -80,7 +80,7 @@ pub(crate) struct World {
     pub(crate) outages: Outages,
     /// A place failed for some loops since the last rest.
     pub(crate) had_outage: bool,
-    /// Cloudflare refused some call since the last rest, and so may not be asked for the same again.
+    /// Cloudflare rejected some call since the last rest, and so may not be asked for the same again.
     pub(crate) had_refusal: bool,
     /// Cloudflare answers every call with 429 so long, however many loops that takes.
     limited_until: Duration,
@@ -323,7 +323,7 @@ impl World {
         self.drifted = drifted;
     }
 
-    /// Whether Cloudflare refuses something that the object may need. A hostname that moves needs all of its rules.
+    /// Whether Cloudflare rejects something that the object may need. A hostname that moves needs all of its rules.
     pub(crate) fn is_disliked(&self, object: &Object) -> bool {
         let has_path = || object.rules().any(|(path, _)| path.is_some());
         let has_moved = || self.claims.history(object.host).tunnels.len() > 1;

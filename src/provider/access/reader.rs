@@ -139,7 +139,7 @@ fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, AccessReadError> {
     answer.into_inner().expect("in_parallel has run every call").map_err(|error| unread(&error, GIVE_ACCESS))
 }
 
-/// The reason why Access could not be read, with the permission to grant if Cloudflare refused the credentials.
+/// The reason why Access could not be read, with the permission to grant if Cloudflare rejected the credentials.
 fn unread(error: &Error, permission: &str) -> AccessReadError {
     match error {
         Error::Credentials(_) => {

@@ -288,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an earlier request remembered. Cloudflare refuses a group for each bad piece in it.
+        /// Whatever an earlier request remembered. Cloudflare rejects a group for each bad piece in it.
         #[test]
         fn every_good_piece_passes_once_and_every_bad_one_is_refused_alone(
             kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),

@@ -62,10 +62,10 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Gives up the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
-    /// hostname's other unwritten pieces wait for the first of its refused rules.
-    pub(super) fn give_up_refused(&mut self, refused: &[(Piece<'a>, Reason)]) {
-        for (piece, reason) in refused {
+    /// Gives up the hostnames of these pieces. The refusal of a rule names the rule's path and object. The hostname's
+    /// other unwritten pieces wait for the first of these rules.
+    pub(super) fn give_up_pieces(&mut self, given_up: &[(Piece<'a>, Reason)]) {
+        for (piece, reason) in given_up {
             let host = piece.host;
             let Some(PlannedEdit { edit, resource, .. }) = piece.edit else {
                 self.give_up(host, reason.clone());
@@ -73,8 +73,8 @@ impl<'a> Ledger<'a> {
             };
             let path = edit.path().unwrap_or_default();
             let refusal = Refusal::new(&host.hostname, Some(path), resource.as_deref(), reason.clone());
-            let is_refused = |other: &Piece<'a>| refused.iter().any(|(piece, _)| piece.key() == other.key());
-            if pieces(host).any(|other| !self.is_written(&other) && !is_refused(&other)) {
+            let has_reason = |other: &Piece<'a>| given_up.iter().any(|(piece, _)| piece.key() == other.key());
+            if pieces(host).any(|other| !self.is_written(&other) && !has_reason(&other)) {
                 self.give_up(host, reason_beside(host, edit, reason));
             }
             self.result.given_up.entry(host.hostname.clone()).or_default().push(refusal);
@@ -121,7 +121,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// The reason for the other pieces of the hostname. The next plan knows a rejected put and a foreign rule, and plans
-/// around them. It repeats a refused deletion, and in a move the pieces would wait again.
+/// around them. It repeats a rejected deletion, and in a move the pieces would wait again.
 fn reason_beside(host: &HostPlan, rule: &RuleEdit, reason: &Reason) -> Reason {
     let path = rule.path().unwrap_or_default();
     let is_refused_next = matches!(reason, Reason::RuleConflict(_))

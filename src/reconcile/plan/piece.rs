@@ -1,6 +1,6 @@
 //! Divides the writes of a hostname into pieces, each of which is written or refused as a whole, and compares them with
 //! earlier writes, by fingerprints of their content and of the state that they replace. A plan leaves out what
-//! Cloudflare refused, and writes that are reverted each time.
+//! Cloudflare rejected, and writes that are reverted each time.
 
 use std::fmt::Write as _;
 
@@ -96,7 +96,7 @@ pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
     fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
-/// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare refuses
+/// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare rejects
 /// the same rule either way.
 fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
@@ -149,7 +149,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<ComparedWrite> 
     Some(ComparedWrite { key: fingerprint([&*host.hostname]), fingerprint: fingerprint([&*content]), what })
 }
 
-/// The refusals of a hostname with a piece that Cloudflare refused before. Reverted writes are refused if the hostname
+/// The refusals of a hostname with a piece that Cloudflare rejected before. Reverted writes are refused if the hostname
 /// has no other writes. Otherwise all writes of the hostname are sent once more.
 pub(super) fn refusals(host: &HostPlan, snapshot: &Snapshot, inputs: &PlanInputs) -> Vec<Refusal> {
     if inputs.paused.is_empty() {

@@ -83,7 +83,7 @@ impl Success {
     }
 }
 
-/// Why Cloudflare refuses a call.
+/// Why Cloudflare rejects a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// HTTP status of the answer.

@@ -157,7 +157,7 @@ fn a_wider_place_stays_closed_while_a_narrower_one_has_a_mistake_or_can_have_no_
                 cloudflare.delete_application(&format!("theirs{number}.example.com"));
             }
         });
-        // What Cloudflare refused is asked for again after an hour at most.
+        // What Cloudflare rejected is asked for again after an hour at most.
         stage.cloudflare().advance_clock(Duration::from_secs(3_600));
         stage.run(&[wide("none"), narrow("on-call")]);
         assert_eq!(reached(&stage, closed), [""; 0], "{label}");

@@ -1,4 +1,4 @@
-//! A record or a rule that Cloudflare refuses stops no other, and is not tried again until something has changed.
+//! A record or a rule that Cloudflare rejects stops no other, and is not tried again until something has changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -257,6 +257,6 @@ fn records_that_a_full_zone_has_already_are_updated_in_one_loop_beside_new_ones(
     let outcome = external_dns.run_loop(&desired).map(drop);
     let writes = account.cloudflare().count_calls().writes;
     let paths = account.harness.rules().iter().filter(|rule| rule.contains("^/p")).count();
-    let blamed = account.harness.log.lines_with(&["the search for refused hostnames"]).len();
+    let blamed = account.harness.log.lines_with(&["the search for rejected hostnames"]).len();
     assert_eq!((outcome, paths, blamed), (Ok(()), 60, 0), "{writes} writes");
 }

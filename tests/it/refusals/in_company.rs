@@ -1,4 +1,4 @@
-//! What Cloudflare refuses only together with others is no verdict on a hostname: each loop decides something, until
+//! What Cloudflare rejects only together with others is no verdict on a hostname: each loop decides something, until
 //! the bad hostnames stand alone.
 
 use std::collections::BTreeSet;

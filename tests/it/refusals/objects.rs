@@ -16,7 +16,7 @@ fn at(path: &str, service: &str) -> Endpoint {
     of("ingress/shop/web", &[("tunnel-service", service), ("tunnel-path", path)])
 }
 
-/// Cloudflare refuses rules with this service, naming the rule or not.
+/// Cloudflare rejects rules with this service, naming the rule or not.
 fn disliking(text: RuleText) -> Harness {
     let harness = Harness::new();
     harness.cloudflare.edit(|cloudflare| {

@@ -344,7 +344,7 @@ fn a_rule_that_wants_a_token_of_another_team_has_no_drift_and_keeps_no_mark() {
     assert_eq!(drifts, [0, 0], "{entries:?}");
 }
 
-/// Cloudflare refused the deletion, or another program creates the application again after each deletion.
+/// Cloudflare rejected the deletion, or another program creates the application again after each deletion.
 #[test]
 fn a_deletion_that_is_paused_is_not_planned() {
     let mut cloudflare = cloudflare();
@@ -362,7 +362,7 @@ fn a_deletion_that_is_paused_is_not_planned() {
     assert_eq!(again.content_fingerprint(), deletion.content_fingerprint(), "it has a new id");
 }
 
-/// What is known once Cloudflare refused the records of the hostname.
+/// What is known once Cloudflare rejected the records of the hostname.
 fn after_refused_records(plan: &Plan) -> PlanInputs {
     let records = pieces(plan.host(NAME).expect("it is written")).filter(|piece| piece.edit.is_none());
     let refused = records.map(|piece| (piece.fingerprint(), Reason::Cloudflare("no".to_owned())));
