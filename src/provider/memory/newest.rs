@@ -1,7 +1,7 @@
 //! Remembers the newest state of tunnels and records that this process read or wrote, to recognize old answers: a plan
 //! from an old answer would delete or miss newer rules and records. A list that lacks a new record is not recognized;
-//! Cloudflare rejects to create that record again. Of the content, only a tunnel's id and the presence of rules are
-//! compared, beside versions and times, because Cloudflare may rewrite the content that it stores.
+//! Cloudflare rejects the second creation of that record. Of the content, only a tunnel's id and the presence of rules
+//! are compared, beside versions and times, because Cloudflare may rewrite the content that it stores.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
