@@ -113,7 +113,7 @@ impl Client {
     /// Creates a tunnel that is configured at Cloudflare. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] and [`ErrorResponse::is_name_taken`] say if the tunnels have to be listed again.
+    /// [`Error::may_have_been_done`] and `ErrorResponse::is_name_taken` say if the tunnels have to be listed again.
     pub fn create_tunnel(
         &self,
         account: &AccountId,

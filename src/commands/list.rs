@@ -18,7 +18,7 @@ use crate::provider::setup::{Setup, find_setup};
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, EntryState};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::hostname_code;
+use crate::reconcile::stamp;
 use crate::reconcile::wildcard;
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
@@ -126,7 +126,7 @@ fn object_name(hostname: &str, paths: &[String]) -> String {
     if plain == hostname && first.is_empty() {
         return plain;
     }
-    let name = format!("{plain}-{}", hostname_code(&[hostname, first].concat()));
+    let name = format!("{plain}-{}", stamp::code::<3>(&[hostname, first].concat()));
     let end = name.get(name.len().saturating_sub(HOSTNAME_MAX_BYTES)..).unwrap_or(&name);
     end.trim_start_matches(['.', '-']).to_owned()
 }

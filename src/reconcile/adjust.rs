@@ -73,12 +73,7 @@ impl<'s> Adjuster<'s> {
         let mut bytes = None;
         for CanonicalEndpoint { endpoint, publication: _, intent } in read {
             *bytes.get_or_insert(0) += endpoint.memory_bytes();
-            self.candidates.push(Candidate {
-                endpoint,
-                intent,
-                is_public_unasked: false,
-                is_left_out: false,
-            });
+            self.candidates.push(Candidate { endpoint, intent, ..Candidate::default() });
         }
         bytes
     }

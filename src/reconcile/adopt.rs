@@ -48,11 +48,6 @@ impl Adopt {
         Ok(adopt)
     }
 
-    /// True if a mode takes over records.
-    pub fn adopts_records(&self) -> bool {
-        self.tunnel || self.all || !self.owners.is_empty()
-    }
-
     /// True if the modes allow a takeover that needs at least `need`.
     pub fn allows(&self, need: &Need) -> bool {
         self.all

@@ -118,7 +118,7 @@ pub struct Intent {
 }
 
 /// A canonical endpoint that the answer may contain.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Candidate {
     pub endpoint: Endpoint,
     pub intent: Intent,
@@ -152,7 +152,7 @@ pub fn properties_in_document(rule: &Rule) -> Vec<Property> {
     properties
 }
 
-/// Builds a canonical endpoint.
+/// The endpoint in canonical form, with sorted properties.
 pub fn render(
     dns_name: String,
     target: String,

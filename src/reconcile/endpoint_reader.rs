@@ -32,7 +32,7 @@ use crate::reconcile::service_template;
 use crate::reconcile::target::{self, TargetKind};
 use crate::reconcile::wildcard;
 
-/// The number of paths, and of property names, that are remembered while a request is read. More are parsed each time.
+/// The number of paths, and of property names, that are remembered while a request is read. Others are parsed each time.
 const READ_ONCE_MAX: usize = 256;
 
 /// The maximum length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
@@ -99,8 +99,8 @@ impl<'s> EndpointReader<'s> {
         let resource =
             endpoint.labels.value(RESOURCE_LABEL).map(|label| cut_to_bytes(label, RESOURCE_MAX_BYTES));
         let set_identifier = unknown_path_identifier(resource.unwrap_or_default());
-        // A cut name is longer than any hostname, so it cannot become another hostname.
-        let name = cut_to_bytes(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
+        // A hostname has 253 characters at most, also in Unicode, so a cut name cannot become another hostname.
+        let name = cut_to_bytes(&endpoint.dns_name, 4 * (hostname::HOSTNAME_MAX_BYTES + 1));
         invalid(
             hostname::normalize(name),
             self.settings.default_tunnel().hostname(),
@@ -283,10 +283,12 @@ impl<'s> EndpointReader<'s> {
 
     fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, String> {
         let read = if property == TUNNEL_PATH { PathPattern::parse } else { PathPattern::from_prefix };
-        if self.paths.len() >= READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
+        let key = (property, text.into());
+        let has_room = self.paths.len() < READ_ONCE_MAX && text.len() <= limits::PATH_MAX_BYTES;
+        if !has_room && !self.paths.contains_key(&key) {
             return read(text);
         }
-        self.paths.entry((property, text.into())).or_insert_with(|| read(text)).clone()
+        self.paths.entry(key).or_insert_with(|| read(text)).clone()
     }
 }
 

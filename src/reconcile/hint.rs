@@ -10,7 +10,7 @@ use crate::reconcile::target::{self, TargetKind};
 /// The hints about a rule that is to be published.
 pub fn hints(rule: &WantedRule, operator: &OperatorSettings) -> impl Iterator<Item = String> {
     let (service, options) = (rule.service.as_str(), &rule.origin_request);
-    let is_tls = service.starts_with("https://") || service.starts_with("wss://");
+    let is_tls = ["https://", "wss://", "unix+tls:"].into_iter().any(|start| service.starts_with(start));
     let meant = match (service.split_once("://"), service.rsplit_once(':')) {
         (Some(("http", _)), Some((_, "443"))) => Some("https"),
         (Some(("https", _)), Some((_, "80"))) => Some("http"),
@@ -27,8 +27,7 @@ pub fn hints(rule: &WantedRule, operator: &OperatorSettings) -> impl Iterator<It
     });
     let http2 = OriginOption::Http2Origin;
     let is_asked = !is_tls && options.is_on(http2) && !operator.origin_defaults.is_on(http2);
-    let http2 =
-        is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
+    let http2 = is_asked.then(|| format!("{} does nothing where the service has no TLS", http2.property()));
     let bare = rule.service.host_and_port().filter(|(host, _)| operator.in_cluster && is_bare(host));
     let bare = bare.map(|(host, _)| {
         let meant = service.replacen(&format!("//{host}"), &format!("//{host}.{{namespace}}.svc"), 1);
@@ -162,8 +161,10 @@ mod tests {
     fn http2_is_told_to_do_nothing_without_tls_unless_it_is_the_default_of_all() {
         let option = Some((OriginOption::Http2Origin, "true"));
         let mut operator = fixture::operator_settings("default");
-        assert!(hinted("", "http://web", option, &operator).ends_with("is not https://"));
-        assert_eq!(hinted("", "https://web.example.org", option, &operator), "");
+        assert!(hinted("", "http://web", option, &operator).ends_with("has no TLS"));
+        for with_tls in ["https://web.example.org", "unix+tls:/run/web.sock"] {
+            assert_eq!(hinted("", with_tls, option, &operator), "");
+        }
         operator.origin_defaults = fixture::options(option.as_slice());
         assert_eq!(hinted("", "http://web", option, &operator), "");
     }

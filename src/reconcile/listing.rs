@@ -21,15 +21,10 @@ use crate::reconcile::records::{Drift, records};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// The hostname shown for a rule that has only a path.
-const EVERY_HOST: &str = "*";
-
-const NO_RULE: &str = "the record's comment names no rule that exists";
-
 /// One hostname and path. In JSON `null` means absent or unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The hostname in lower-case punycode, or a pattern.
+    /// The hostname in lower-case punycode, or a pattern; `*` for a rule that has only a path.
     pub hostname: Box<str>,
     /// The rule's path expression.
     pub path: Option<Box<str>>,
@@ -113,7 +108,7 @@ impl EntryState {
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     let unneeded = unneeded::unneeded(snapshot).into_iter();
-    let left = unneeded.map(|one| unneeded_application(one.own.application));
+    let unneeded_entries = unneeded.map(|one| unneeded_application(one.own.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
     entries.extend(
@@ -128,7 +123,7 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
         let logins = HostProtection::of(&hostname, snapshot).known_logins(entry.path.as_deref());
         entry.protected_by = logins.into_iter().map(|application| application.name.clone()).collect();
     }
-    entries.extend(left);
+    entries.extend(unneeded_entries);
     entries
         .sort_unstable_by(|a, b| (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel)));
     entries
@@ -155,7 +150,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath>
         if stamp.claims.record_only {
             add(None, true, "a record without a rule, as it is asked for".to_owned());
         } else if rules.is_empty() {
-            add(None, false, NO_RULE.to_owned());
+            add(None, false, "the record's comment names no rule that exists".to_owned());
         }
         for (tunnel, rule) in rules {
             let what = format!("{:?} through tunnel {}", rule.service(), snapshot.settings.name_of(tunnel));
@@ -270,7 +265,7 @@ fn foreign_rule(tunnel: &TunnelId, rule: &Rule, snapshot: &Snapshot) -> Option<E
         service: Some(mask_userinfo(rule.service(), "://").into()),
         tunnel: Some(snapshot.settings.name_of(tunnel).into()),
         owner: owner_of(hostname, Digest::of(tunnel, rule.path()), snapshot),
-        ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)
+        ..Entry::new(if for_every_host { "*" } else { hostname }, rule.path(), state)
     })
 }
 

@@ -1,7 +1,5 @@
 //! Messages that an operator should read once.
 
-use std::fmt;
-
 use crate::limits;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
@@ -47,11 +45,5 @@ impl Note {
         let Self { kind: _, hostname, resource, text } = self;
         let text = in_form_of(resource.as_deref(), &format!("{hostname:?}: {text}"));
         LogLine::default().quoted("hostname", &**hostname).quoted("resource", resource.as_deref()).text(text)
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.line().fmt(formatter)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::label_values::label_values;
 use crate::model::TunnelId;
 use crate::model::text::rule_at;
-use crate::reconcile::canonical::{Problem, is_unknown_path};
+use crate::reconcile::canonical::Problem;
 use crate::reconcile::snapshot::COMMENT_MAX_BYTES_PAID;
 use crate::reconcile::stamp::NamespaceCode;
 
@@ -21,7 +21,7 @@ pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
 pub const SHARED_OWNER: &str = "if another instance has this OWNER_ID, give each one its own; if you have \
      changed tunnels, list the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved";
 
-/// The end of the texts of reasons that concern a login.
+/// The end of the texts of reasons for which [`Reason::keeps_published`] is true.
 const KEPT: &str = "; the published rules and records stay as they are";
 
 /// The category of a reason, which shows where to look for the remedy.
@@ -123,18 +123,15 @@ pub enum Reason {
         /// True if the application was made for the endpoint's place, false if for a wider one.
         is_of_place: bool,
     },
-    /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
-    /// to be open.
-    OpensToo {
-        hostname: Box<str>,
-        set_identifier: Box<str>,
-    },
+    /// The endpoint asks to be open. This hostname and path would open as well, although its endpoint does not ask to
+    /// be open.
+    OpensToo(String),
     /// The namespace guard refuses the hostname to the endpoint's namespace.
     NamespaceHeld {
         /// The namespace that has the hostname; `None` if that namespace is unknown.
         holder: Option<NamespaceCode>,
-        /// The endpoint's namespace, if its object is known.
-        asking: Option<NamespaceCode>,
+        /// The endpoint's namespace.
+        asking: NamespaceCode,
     },
     /// Another rule of the hostname has the same digest.
     DigestTaken {
@@ -356,22 +353,20 @@ impl Reason {
                      {also_protects:?} too: set none there as well; or {remedy}"
                 )
             }
-            Self::OpensToo { hostname, set_identifier } => format!(
-                "opening this endpoint would open {:?} too, which has no Access application yet: if the next \
-                 loops create none, correct that endpoint, or set webhook/access-policy there to its \
-                 policies or to none",
-                hostname_with_path(hostname, set_identifier)
+            Self::OpensToo(place) => format!(
+                "opening this endpoint would open {place:?} too, which has no Access application yet: if the \
+                 next loops create none, correct that endpoint, or set webhook/access-policy there to its \
+                 policies or to none"
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => format!(
                 "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from \
-                 its objects and, until the record is deleted, from this one; or write ns={} into the \
-                 record's comment",
-                code(asking)
+                 its objects and, until the record is deleted, from this one; or write ns={asking} into the \
+                 record's comment"
             ),
             Self::NamespaceHeld { holder: None, asking } => format!(
                 "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell \
-                 which namespace has the hostname: if it is this one, add ns={} to the comment at Cloudflare",
-                code(asking)
+                 which namespace has the hostname: if it is this one, add ns={asking} to the comment at \
+                 Cloudflare"
             ),
             Self::DigestTaken { tunnel, path } => format!(
                 "the rule has the same digest as the {} in tunnel {tunnel}: write one of the two paths \
@@ -442,16 +437,6 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}{}", self.text(), if self.keeps_published() { KEPT } else { "" })
     }
-}
-
-fn code(namespace: &Option<NamespaceCode>) -> String {
-    namespace.as_ref().map(ToString::to_string).unwrap_or_default()
-}
-
-/// A hostname with its path, if the path is known.
-fn hostname_with_path(hostname: &str, set_identifier: &str) -> String {
-    let path = if is_unknown_path(set_identifier) { "" } else { set_identifier };
-    format!("{hostname}{path}")
 }
 
 /// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname. A record of another
@@ -567,9 +552,9 @@ mod tests {
             Reason::OpenRuleInTunnel { visitors: none(), rule: none() },
             Reason::StillProtected { application: none(), also_protects: none(), is_of_place: true },
             Reason::StillProtected { application: none(), also_protects: none(), is_of_place: false },
-            Reason::OpensToo { hostname: none(), set_identifier: none() },
-            Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
-            Reason::NamespaceHeld { holder: None, asking: None },
+            Reason::OpensToo(String::new()),
+            Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: NamespaceCode::default() },
+            Reason::NamespaceHeld { holder: None, asking: NamespaceCode::default() },
             Reason::DigestTaken { tunnel: tunnel(), path: none() },
             Reason::TwoTunnels { tunnel: tunnel() },
             Reason::RuleLeftBehind { tunnel: tunnel(), rule: none(), is_ours: true },

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use crate::collections::collect;
 use crate::limits;
 use crate::model::LogLine;
-use crate::reconcile::canonical::is_unknown_path;
+use crate::reconcile::canonical::{is_unknown_path, path_of};
 use crate::reconcile::property_name::in_form_of;
 use crate::reconcile::reason::Reason;
 
@@ -14,7 +14,7 @@ use crate::reconcile::reason::Reason;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     pub hostname: Box<str>,
-    /// The endpoint's set identifier; `None` for the whole hostname.
+    /// The endpoint's set identifier; `None` if all endpoints of the hostname are refused.
     pub set_identifier: Option<Box<str>>,
     /// The object that asks for the hostname, such as `ingress/shop/web`, if the object is known.
     pub resource: Option<Box<str>>,
@@ -31,15 +31,9 @@ impl Refusal {
 
     /// One line for each refusal, but one line for all hostnames whose request fails for the same reason.
     pub fn lines<'r>(refusals: impl IntoIterator<Item = &'r Self>) -> Vec<LogLine> {
-        let mut lines = Vec::new();
-        let mut failing: Vec<&Self> = Vec::new();
-        for refusal in refusals {
-            if refusal.reason.fails_request() {
-                failing.push(refusal);
-            } else {
-                lines.push(refusal.line());
-            }
-        }
+        let (mut failing, others): (Vec<&Self>, Vec<&Self>) =
+            refusals.into_iter().partition(|refusal| refusal.reason.fails_request());
+        let mut lines: Vec<LogLine> = others.into_iter().map(Self::line).collect();
         failing.sort_by(|one, other| one.reason.cmp(&other.reason));
         let by_text = failing.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
         for refusals in by_text {
@@ -72,8 +66,7 @@ impl Refusal {
 
     /// The path of the rule, if the refusal is for one path, and the path is known.
     pub fn path(&self) -> Option<&str> {
-        let path = self.set_identifier.as_deref()?;
-        (!path.is_empty() && !is_unknown_path(path)).then_some(path)
+        self.set_identifier.as_deref().and_then(path_of).filter(|path| !is_unknown_path(path))
     }
 
     fn line(&self) -> LogLine {

@@ -46,7 +46,7 @@ impl Digest {
 }
 
 /// Four characters that hash the name of a namespace, or a text that a person wrote in their place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamespaceCode(Box<str>);
 
 impl NamespaceCode {
@@ -61,18 +61,9 @@ impl fmt::Display for NamespaceCode {
     }
 }
 
-/// Twelve characters that hash an owner.
-pub fn owner_code(owner: &str) -> String {
-    code::<12>(owner)
-}
-
-fn code<const N: usize>(text: &str) -> String {
+/// `N` characters that hash a text.
+pub fn code<const N: usize>(text: &str) -> String {
     hash_characters::<N>(text.bytes()).map(char::from).iter().collect()
-}
-
-/// Three characters that hash a hostname.
-pub fn hostname_code(hostname: &str) -> String {
-    code::<HOSTNAME_CODE_BYTES>(hostname)
 }
 
 impl fmt::Display for Digest {
@@ -145,7 +136,7 @@ pub struct Stamp {
     pub claims: Claims,
     /// The code of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname_code: Option<Box<str>>,
-    /// The namespace that has the hostname. It is omitted only by [`Self::released`].
+    /// The namespace that has the hostname. `render` never omits it for lack of room.
     pub namespace: Option<NamespaceCode>,
     other_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
@@ -161,7 +152,8 @@ impl Stamp {
     /// another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied = |stamp: &Self| {
-            stamp.hostname_code.as_deref().is_some_and(|code| code != hostname_code(&record.name))
+            let written_for = stamp.hostname_code.as_deref();
+            written_for.is_some_and(|written| written != code::<HOSTNAME_CODE_BYTES>(&record.name))
         };
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
@@ -235,7 +227,7 @@ impl Stamp {
 
     /// Binds the stamp to a hostname.
     pub fn bind_to(&mut self, hostname: &str) {
-        self.hostname_code = Some(hostname_code(hostname).into());
+        self.hostname_code = Some(code::<HOSTNAME_CODE_BYTES>(hostname).into());
     }
 
     /// Sets the text after the bar; surrounding blanks are removed.

@@ -172,7 +172,7 @@ impl<'a> Contest<'a> {
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
         self.present()?;
-        let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
+        let asking = namespace::code_of(resource_of(winner)).unwrap_or_default();
         let text = format!(
             "the {} belongs to another namespace (ns={holder}), so it stays: either that namespace no \
              longer asks for it, or ExternalDNS merged both objects. To release the hostname, remove it \

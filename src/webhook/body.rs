@@ -160,11 +160,11 @@ fn short<T: Default + for<'t> Deserialize<'t>>(text: Option<&RawValue>) -> T {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The name. If the name is too long, its beginning is returned, which is still too long for a hostname.
+/// The name. If the name is too long, its beginning is returned, which has more characters than a hostname.
 fn name(text: Option<&RawValue>) -> String {
     match text.map(RawValue::get) {
         Some(long) if long.len() > limits::ENDPOINT_MAX_BYTES => {
-            let beginning = long.get(..long.floor_char_boundary(HOSTNAME_MAX_BYTES + 3));
+            let beginning = long.get(..long.floor_char_boundary(4 * (HOSTNAME_MAX_BYTES + 1) + 1));
             beginning.unwrap_or_default().trim_start_matches('"').to_owned()
         }
         _ => short(text),

@@ -183,7 +183,7 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
     let shown = records::records(&Snapshot::new(reading));
     assert_eq!(shown.endpoints, []);
     let [note] = &shown.notes[..] else { panic!("one note in {:?}", shown.notes) };
-    assert!(note.text.contains("list the old tunnel in CF_TUNNEL_ID behind the new one"), "{note}");
+    assert!(note.text.contains("list the old tunnel in CF_TUNNEL_ID behind the new one"), "{note:?}");
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn what_a_tunnel_says_for_all_its_rules_and_cloudflared_reads_otherwise_is_told(
         let notes = records::records(&cloudflare.snapshot()).notes;
         assert_eq!(notes.len(), told.len(), "{label}: {notes:?}");
         for (note, told) in notes.iter().zip(told) {
-            assert!(note.text.contains(told), "{label}: {note}");
+            assert!(note.text.contains(told), "{label}: {note:?}");
             assert_eq!(TunnelId::from_hostname(&note.hostname), Some(tunnel_id(HOME)), "{label}");
         }
     }
@@ -312,5 +312,5 @@ fn what_is_told_of_a_tunnel_names_annotations_as_kubernetes_takes_them() {
     let notes = records::records(&FakeCloudflare::with_config(own).snapshot()).notes;
     let [note] = &*notes else { panic!("{notes:?}") };
     let names = ["webhook-access-required", "webhook-access-team-name", "webhook-access-aud-tag"];
-    assert!(!note.text.contains("webhook/") && names.iter().all(|name| note.text.contains(name)), "{note}");
+    assert!(!note.text.contains("webhook/") && names.iter().all(|name| note.text.contains(name)), "{note:?}");
 }

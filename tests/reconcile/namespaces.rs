@@ -395,7 +395,7 @@ fn drifts(cloudflare: &FakeCloudflare) -> Vec<String> {
 
 fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
     let shown = records::records(&cloudflare.snapshot());
-    shown.notes.iter().map(ToString::to_string).collect()
+    shown.notes.iter().map(|note| note.line().to_string()).collect()
 }
 
 pub(crate) fn after_the_switch(published: &[Endpoint]) -> FakeCloudflare {

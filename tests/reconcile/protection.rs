@@ -117,7 +117,7 @@ fn alone(access: &str) -> Endpoint {
 }
 
 fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
-    records::records(&cloudflare.snapshot()).notes.iter().map(ToString::to_string).collect()
+    records::records(&cloudflare.snapshot()).notes.iter().map(|note| note.line().to_string()).collect()
 }
 
 /// The audiences that the rules require.
@@ -152,7 +152,7 @@ fn an_endpoint_that_says_nothing_any_more_stays_protected_and_is_told() {
         assert_rest(&cloudflare, &silent);
         let adjusted = adjust(&silent, &cloudflare.settings(), Some(&cloudflare.snapshot()));
         assert_eq!(adjusted.unasked_protections, 1);
-        assert!(adjusted.notes[0].to_string().contains("has a login that no object asks for"));
+        assert!(adjusted.notes[0].line().to_string().contains("has a login that no object asks for"));
         // Another service, and another tunnel.
         let changed = served_by(at(NAME, prefix, ""), "http://new:80");
         for changed in [[changed.clone()], [in_tunnel(changed, "office")]] {

@@ -41,8 +41,8 @@ fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
 /// The texts about wildcards without the word, each with the mark of one that is public.
 fn told(adjusted: &Adjusted) -> Vec<(bool, String)> {
     let of_wildcards = adjusted.notes.iter().filter_map(|note| match note.kind {
-        NoteKind::LeftOutWildcard => Some((false, note.to_string())),
-        NoteKind::PublicWildcard => Some((true, note.to_string())),
+        NoteKind::LeftOutWildcard => Some((false, note.line().to_string())),
+        NoteKind::PublicWildcard => Some((true, note.line().to_string())),
         NoteKind::LeftOut | NoteKind::Other => None,
     });
     of_wildcards.collect()

@@ -266,7 +266,7 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
         })
     };
     let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).notes;
-    let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    let said: Vec<String> = notes.iter().map(|note| note.line().to_string()).collect();
     assert_eq!(said.len(), 4, "{said:#?}");
     for (line, (start, end)) in said.iter().zip([
         ("the rule without a path is not published: ingress/n/a has", "ingress/n/b"),

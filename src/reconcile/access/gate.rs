@@ -83,14 +83,10 @@ pub(crate) enum AccessStep {
     Nothing,
     /// The application is written before the endpoint's rule.
     ApplicationFirst(ApplicationWrite),
-    /// The endpoint opens a protected place.
-    Opening {
-        /// The deletion of the last application of ours over the place; in a dry run, of all of ours. Empty if the
-        /// opening waits.
-        deletions: Vec<ApplicationWrite>,
-        /// `None` if this request finishes the opening.
-        waiting: Option<WaitingOpening>,
-    },
+    /// The endpoint opens a protected place, and this request finishes the opening: it deletes the last application of
+    /// ours over the place, if one is left, and in a dry run all of ours.
+    Opening(Vec<ApplicationWrite>),
+    WaitingOpening(WaitingOpening),
 }
 
 /// An endpoint that opens its place, which this request cannot finish. The applications over the place are deleted one

@@ -63,7 +63,7 @@ impl Gate<'_> {
         let Self { context, publication, resource, .. } = self;
         let inputs = context.inputs;
         let Some(first) = logins.first() else {
-            return AccessStep::Opening { deletions: Vec::new(), waiting: None };
+            return AccessStep::Opening(Vec::new());
         };
         let is_accepted = context.snapshot.has_rule_accepting(first.application);
         // A dry run shows the state after all loops.
@@ -80,11 +80,11 @@ impl Gate<'_> {
         }
         let is_last = !is_accepted && logins.len() == 1;
         let reason = held_up.or_else(|| (!is_last).then(|| Reason::Waiting(SEVERAL_LOOPS.to_owned())));
-        let Some(reason) = reason else { return AccessStep::Opening { deletions, waiting: None } };
+        let Some(reason) = reason else { return AccessStep::Opening(deletions) };
         let path = publication.path().unwrap_or_default();
         let refusal = Refusal::new(publication.hostname.as_str(), Some(path), resource, reason);
-        let waiting = WaitingOpening { opened, refusal, first: first.application.id.clone(), deletions };
-        AccessStep::Opening { deletions: Vec::new(), waiting: Some(waiting) }
+        let first = first.application.id.clone();
+        AccessStep::WaitingOpening(WaitingOpening { opened, refusal, first, deletions })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
@@ -104,10 +104,9 @@ impl Gate<'_> {
                     || deleted.iter().any(|own| unopened.is_covered_from(own.place)))
                 && !unopened.stays_closed_without(deleted, context.snapshot)
         });
-        other.map_or(Ok(()), |UnopenedPlace { place, set_identifier, .. }| {
-            let hostname = place.hostname().as_str().into();
-            let set_identifier = set_identifier.clone();
-            Err(Reason::OpensToo { hostname, set_identifier })
+        other.map_or(Ok(()), |UnopenedPlace { place, .. }| {
+            let path = place.path().unwrap_or_default();
+            Err(Reason::OpensToo(format!("{}{path}", place.hostname().as_str())))
         })
     }
 }
@@ -128,9 +127,10 @@ impl Gated {
                  hostname and path",
                 foreign.name
             )),
-            None => matches!(self.access_step(), AccessStep::Opening { .. }).then(|| {
-                format!("webhook/access-policy: none removes the login of the hostname's {rule}, in the next loops")
-            }),
+            None if *self.access_step() == AccessStep::Nothing => None,
+            None => Some(format!(
+                "webhook/access-policy: none removes the login of the hostname's {rule}, in the next loops"
+            )),
         }
     }
 }

@@ -124,7 +124,7 @@ fn name_suffix(owner: &str) -> String {
 
 /// The tag of all applications of an owner.
 pub fn tag(owner: &str) -> String {
-    format!("{TAG_PREFIX}{}", stamp::owner_code(owner))
+    format!("{TAG_PREFIX}{}", stamp::code::<12>(owner))
 }
 
 /// True if the application protects the place, whatever its policies are.

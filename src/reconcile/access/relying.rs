@@ -189,7 +189,6 @@ pub(crate) struct AccessChanges {
 pub(crate) struct UnopenedPlace {
     /// The whole hostname for an endpoint with a mistake.
     pub(crate) place: Place,
-    pub(crate) set_identifier: Box<str>,
     /// The object of the endpoint.
     pub(crate) resource: Option<Box<str>>,
     pub(crate) asks: Asks,

@@ -358,13 +358,15 @@ fn what_there_is_no_time_for_is_answered_unread() {
 #[test]
 fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
     let large = [("webhook/x", &*"x".repeat(limits::ENDPOINT_MAX_BYTES))];
-    for (length, kept) in [(253, 253), (254, 254), (300, 254)] {
-        let name = "abcdefg.".repeat(40);
+    let read =
+        |name: &str| read_one(&endpoint(name, "A", "192.0.2.1", &large), &settings()).endpoint.dns_name;
+    for (length, kept) in [(253, 253), (254, 254), (255, 255), (1_100, 1_015)] {
+        let name = "abcdefg.".repeat(140);
         let name = name.get(..length).expect("long enough");
-        let (settings, endpoint) = (settings(), endpoint(name, "A", "192.0.2.1", &large));
-        let read = read_one(&endpoint, &settings).endpoint;
-        assert_eq!(Some(&*read.dns_name), name.get(..kept), "{length}");
+        assert_eq!(Some(&*read(name)), name.get(..kept), "{length}");
     }
+    let unicode = format!("{}example.com", format!("{}.", "一".repeat(21)).repeat(4));
+    assert_eq!(read(&unicode), crate::model::hostname::normalize(&unicode), "it is shorter in punycode");
 }
 
 /// A record's comment has room for fewer paths, so the limit refuses no object that could be published.

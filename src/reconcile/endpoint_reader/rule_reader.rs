@@ -126,8 +126,9 @@ impl RuleReader<'_, '_> {
             return Err(self.mistake(TUNNEL_SERVICE, problem));
         }
         if is_record {
-            let has_path = path.as_ref().map_or(true, Option::is_some);
-            if has_path || origin_request.is_ok_and(|options| options != OriginRequest::default()) {
+            if !matches!(path, Ok(None))
+                || origin_request.is_ok_and(|options| options != OriginRequest::default())
+            {
                 let problem = "is none, and a record without a rule has no path and no options: remove them";
                 self.mistake(TUNNEL_SERVICE, problem);
             }
@@ -271,7 +272,7 @@ impl RuleReader<'_, '_> {
 
     /// Adds a mistake for each misspelled name, for a value in quotation marks, and for a property that is set twice.
     pub(super) fn add_mistakes_of_names(&mut self) {
-        let is_mark = adopt::QUOTATION_MARKS;
+        let marks = adopt::QUOTATION_MARKS;
         for (name, value) in &self.properties.entries {
             match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => {
@@ -282,7 +283,7 @@ impl RuleReader<'_, '_> {
                     // The hint may name a property of Access, so the name opens no quotation before it.
                     self.mistake(&name.escape_debug().to_string(), format!("is unknown; {hint}"));
                 }
-                Meaning::Known if value.starts_with(is_mark) && value.ends_with(is_mark) => {
+                Meaning::Known if value.starts_with(marks) && value.ends_with(marks) => {
                     self.mistake(name, "has quotation marks: remove them");
                 }
                 Meaning::Known | Meaning::Foreign => {}

@@ -109,6 +109,7 @@ fn refuse_strangers(name: &str, request: &mut HostChanges, snapshot: &Snapshot) 
     for one in request.wanted.iter_mut().filter(|one| one.accepted().is_some()) {
         let asking = one.resource.as_deref().and_then(namespace::code_of);
         if asking.is_none() || asking != entitled {
+            let asking = asking.unwrap_or_default();
             one.publication = Err(Reason::NamespaceHeld { holder: entitled.clone(), asking });
         }
     }
@@ -141,7 +142,6 @@ pub(super) fn access_changes(
             if may_be_published(name, snapshot) {
                 all.unopened.push(UnopenedPlace {
                     place: Place::of(&hostname, path.filter(|_| asks != Asks::Unknown)),
-                    set_identifier: one.set_identifier.clone(),
                     resource: one.resource.clone(),
                     asks,
                 });
@@ -155,7 +155,9 @@ pub(super) fn access_changes(
 fn may_be_published(name: &str, snapshot: &Snapshot) -> bool {
     let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
     let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
-    let is_free = |zone| snapshot.operator().adopt.adopts_records() || !is_held(zone);
+    let adopt = &snapshot.operator().adopt;
+    let may_adopt_records = adopt.tunnel || adopt.all || !adopt.owners.is_empty();
+    let is_free = |zone| may_adopt_records || !is_held(zone);
     snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
 }
 

@@ -91,8 +91,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
 
 /// The state of a zone whose published hostnames no visitor reaches; `None` if the zone is active.
 pub fn inactive_state(zone: &Zone) -> Option<&str> {
-    let state = if zone.paused { "paused" } else { &*zone.status };
-    (zone.paused || !zone.is_active()).then_some(state)
+    if zone.paused { Some("paused") } else { (!zone.is_active()).then_some(&*zone.status) }
 }
 
 /// Notes on our rules that receive no request, because a rule in front matches all of them, unless the next request

@@ -60,7 +60,7 @@ impl Wanted<Gated> {
     fn first_write(&self) -> Option<&ApplicationWrite> {
         match self.accepted()?.access_step() {
             AccessStep::ApplicationFirst(write) => Some(write),
-            AccessStep::Nothing | AccessStep::Opening { .. } => None,
+            AccessStep::Nothing | AccessStep::Opening(_) | AccessStep::WaitingOpening(_) => None,
         }
     }
 }
@@ -107,9 +107,10 @@ pub(crate) fn decide<'a>(
     }
     let mut openings = Vec::new();
     for gated in accepted_of(&wanted) {
-        if let AccessStep::Opening { deletions, waiting } = gated.access_step() {
-            application_writes.extend(deletions.iter().cloned());
-            openings.extend(waiting.clone());
+        match gated.access_step() {
+            AccessStep::Nothing | AccessStep::ApplicationFirst(_) => {}
+            AccessStep::Opening(deletions) => application_writes.extend(deletions.iter().cloned()),
+            AccessStep::WaitingOpening(waiting) => openings.push(waiting.clone()),
         }
     }
     let withdrawn = withdrawn_now(withdrawals, &wanted);
