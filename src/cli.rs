@@ -103,7 +103,7 @@ pub struct Arguments {
     /// list: with dnsendpoint, print the foreign rules as DNSEndpoints that publish them
     #[argh(option, long = "as")]
     pub form: Option<String>,
-    /// list: namespace of these objects
+    /// list: namespace of these objects (for NAMESPACE_GUARD: "default")
     #[argh(option)]
     pub namespace: Option<String>,
 }
@@ -128,14 +128,13 @@ pub fn parse(
     })?;
     let command = if arguments.version { Command::Version } else { Command::of(&arguments.words)? };
     let with_json = [Command::Check, Command::List, Command::Tunnel, Command::Status];
-    if arguments.json && !with_json.contains(&command) {
-        return Err("--json goes with the commands check, list, tunnel and status".to_owned().into());
-    }
     let is_list = command == Command::List && !arguments.json;
     // A bad path is empty, is a flag, is `-` for standard output, or was not Unicode.
     let is_bad =
         |path: &str| path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER);
-    let problem = if arguments.form.as_deref().is_some_and(|form| !is_list || form != "dnsendpoint") {
+    let problem = if arguments.json && !with_json.contains(&command) {
+        "--json goes with the commands check, list, tunnel and status"
+    } else if arguments.form.as_deref().is_some_and(|form| !is_list || form != "dnsendpoint") {
         "--as=dnsendpoint goes with the command list, without --json"
     } else if arguments.namespace.is_some() && arguments.form.is_none() {
         "--namespace goes with list --as=dnsendpoint; the guard is --namespace-guard"

@@ -4,9 +4,7 @@
 
 mod check;
 mod finding;
-mod healthcheck;
 mod list;
-mod report;
 mod status;
 mod table;
 mod tunnel;
@@ -25,16 +23,40 @@ use crate::config::Config;
 use crate::logging;
 use crate::reconcile::listing::listing;
 
-pub use healthcheck::healthcheck;
-pub use report::{Layout, Report};
-pub use status::status;
+pub use status::{healthcheck, status};
 
-/// All calls of `check` or `list`. A person waits, and an account may have a hundred zones.
+/// The time for `list`, or for one look of `tunnel`. A person waits, and an account may have a hundred zones.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause before a dry run looks again for a missing tunnel. If the command ended instead, Kubernetes would restart
 /// the init container at growing intervals, and its pod would count as crashing.
 const DRY_RUN_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One JSON document on one line.
+    Json,
+    /// A line for each row, for other programs.
+    Lines,
+    /// Rows for a person, with each long text below its row.
+    Terminal,
+}
+
+/// The result of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The output on stdout: a table, or one JSON document.
+    pub text: String,
+    /// True if nothing failed.
+    pub is_success: bool,
+}
+
+impl Report {
+    fn json(document: &impl miniserde::Serialize, is_success: bool) -> Self {
+        Self { text: miniserde::json::to_string(document) + "\n", is_success }
+    }
+}
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure. `say` gets each row as soon as it is known; the report has the text below the rows.
@@ -59,7 +81,10 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Res
     let client = client(&config, &clock);
     let snapshot = list::read(client, clock, &config.provider, deadline)?;
     Ok(match arguments.form {
-        Some(_) => list::objects(&snapshot, arguments.namespace.as_deref()),
+        Some(_) => {
+            let namespace = arguments.namespace.as_deref().filter(|name| !name.is_empty());
+            list::objects(&snapshot, namespace)
+        }
         None => list::report(&listing(&snapshot), arguments.json),
     })
 }
@@ -91,7 +116,8 @@ pub fn tunnel(
     }
 }
 
-/// The client of a command. It logs calls only on request, because the report already says what an operator needs.
+/// The client of a command. Logging starts only at the level debug, because the report already says what an operator
+/// needs.
 fn client(config: &Config, clock: &Arc<dyn Clock>) -> Client {
     if config.log_level >= LevelFilter::Debug {
         logging::start(config.log_level, config.log_format);

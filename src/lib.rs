@@ -11,8 +11,9 @@
 //!         ingress, pure: the list of rules
 //! ```
 //!
-//! Arrows only point down, and all modules share the nouns of `model`. `reconcile` and `ingress` decide from values
-//! alone: no I/O, no clock, no threads, no environment, no logging.
+//! Calls only go down, and the provider implements the trait `Handler` of `webhook`. All modules share the nouns of
+//! `model`. `reconcile` and `ingress` decide from values alone: no I/O, no clock, no threads, no environment, no
+//! logging.
 
 pub mod cli;
 pub mod clock;

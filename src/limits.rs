@@ -1,5 +1,4 @@
-//! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs is
-//! defined beside its use.
+//! Budgets that must fit into each other, and limits that several parts or the tests of the program share.
 //!
 //! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `WRITE_TIME_MIN`.
 //!
@@ -48,9 +47,6 @@ pub const ENDPOINT_JSON_MAX_BYTES: usize = 128 * 1024;
 
 // Requests that write.
 
-/// The time for one look at the connectors of a tunnel to which hostnames move. Several tunnels are read in parallel.
-pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The time in which a request reads everything about Access, from the first call on. Most of a request's time is for
 /// work that does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
@@ -73,10 +69,6 @@ pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// about to write the rule: it writes the rule after the comment, within `REQUEST_TIMEOUT_MAX`.
 pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
 
-/// A record without a rule that hides a wildcard's record is deleted only within this time of its creation. Later, its
-/// rule may have been deleted by hand, and its comment may have a remark.
-pub const NEW_RECORD_MAX_AGE: Duration = Duration::from_secs(3600);
-
 // Cloudflare's API.
 //
 // ```text
@@ -92,10 +84,6 @@ pub const CALL_MIN: Duration = Duration::from_millis(100);
 
 /// A lookup of the API's name. In an image without /etc/resolv.conf, musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// After a slower connection, later connections begin with another address. A round trip around the world takes a third
-/// of this.
-pub const SLOW_CONNECTION_MIN: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -203,9 +191,6 @@ pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
 /// The time between two looks. A connector applies a version within seconds, so a connector that has not applied
 /// it from one look to the next does not keep up.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(120);
-
-/// The time to read one tunnel's connectors, retries included. No request waits for it.
-pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With fewer calls left, the look is left out, because the remaining calls are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;

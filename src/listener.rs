@@ -56,8 +56,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// True if the machine lacks the address family or the address, because IPv6 is off.
 pub(crate) fn is_unavailable(error: &io::Error) -> bool {
-    const EAFNOSUPPORT: i32 = 97;
-    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 /// The address at which this machine reaches a socket that listens on `address`.

@@ -13,7 +13,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use miniserde::json;
 use simple_logger::SimpleLogger;
 
-pub use self::key_values::{debug, line_of, log, log_all};
+pub use self::key_values::{debug, line_of, log};
 use crate::limits::LOG_MESSAGE_MAX_CHARS;
 use crate::model::log_line::{LogLine, Pair};
 use crate::model::text::one_line;

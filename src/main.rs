@@ -57,6 +57,10 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         (false, true) => Layout::Terminal,
         (false, false) => Layout::Lines,
     };
+    if command != Command::Serve {
+        shutdown::end_on_signals()
+            .map_err(|error| failed(format!("cannot install the signal handlers: {error}")))?;
+    }
     let report = match command {
         Command::Serve => return serve(config()?),
         Command::Healthcheck => {
@@ -81,8 +85,6 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);
-            shutdown::end_on_signals()
-                .map_err(|error| failed(format!("cannot install the signal handlers: {error}")))?;
             let say = &mut |text: &str| drop(writeln!(io::stderr(), "{}", redact(text)));
             commands::tunnel(warned(config()?), clock, file, json, say).map_err(failed)
         }

@@ -85,8 +85,7 @@ impl Provider {
         let mut values = self.metrics.update();
         values.set(Family::Ready, &[], i64::from(is_ready));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
-        drop(values);
-        self.metrics.text()
+        values.to_string()
     }
 
     fn setup(&self) -> Result<Arc<Setup>, Failure> {

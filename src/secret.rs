@@ -104,7 +104,8 @@ impl Secret {
 pub fn redact(text: &str) -> Cow<'_, str> {
     let mut redacted = Cow::Borrowed(text);
     let known = lock(&KNOWN);
-    // A file that was read while it was written gave the beginning of a secret.
+    // The longest one first: a file that was read while it was written gave the beginning of a secret, and replacing
+    // that would leave the rest of the whole secret in the text.
     let mut longest_first: Vec<&Secret> = known.iter().collect();
     longest_first.sort_by_key(|secret| Reverse(secret.0.len()));
     for secret in longest_first {

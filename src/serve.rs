@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use log::{info, warn};
 
@@ -28,11 +27,8 @@ use crate::webhook::server::{self, RunningServer, ServerSettings};
 pub fn serve(config: Config) -> Result<(), String> {
     server::ignore_early_resets();
     let signals = Signals::install().map_err(refused)?;
-    let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
-    let outcome = signals.wait();
-    if let Ok(signal) = &outcome {
-        info!("stopping: {signal}");
-    }
+    let running = Running::start(config, Arc::new(SystemClock), signals.shutdown.clone())?;
+    let outcome = signals.wait().inspect(|signal| info!("stopping: {signal}"));
     running.stop();
     outcome.map(drop)
 }
@@ -63,7 +59,6 @@ pub struct Running {
     observation: RunningResponder,
     /// The address at which probes reach the health routes, and Prometheus the metrics.
     pub metrics_address: SocketAddr,
-    request_timeout: Duration,
     ending: Arc<AtomicBool>,
 }
 
@@ -85,9 +80,15 @@ impl Running {
             warn!("{warning}");
         }
         // The ports are opened first, because ExternalDNS gives up if no port listens within four seconds.
-        let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
-        let Config { client, mut provider, api_addresses: addresses, metrics_address: address, .. } = config;
+        let Config {
+            client,
+            mut provider,
+            request_timeout,
+            api_addresses: addresses,
+            metrics_address: address,
+            ..
+        } = config;
         let settings = ServerSettings {
             request_timeout,
             metrics: Arc::clone(&metrics),
@@ -117,13 +118,13 @@ impl Running {
         let api = api.serve(Arc::clone(&provider) as _, clock, shutdown.clone()).map_err(refused)?;
         let ending = Arc::new(AtomicBool::new(false));
         provider.watch(Arc::clone(&ending), shutdown).map_err(refused)?;
-        Ok(Self { api, api_addresses, observation, metrics_address, request_timeout, ending })
+        Ok(Self { api, api_addresses, observation, metrics_address, ending })
     }
 
     /// Answers the requests in flight, and ends.
     pub fn stop(self) {
         self.ending.store(true, Ordering::Relaxed);
-        if !self.api.stop(self.request_timeout) {
+        if !self.api.stop() {
             warn!("the process ends although a request is still running");
         }
         self.observation.stop();

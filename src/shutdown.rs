@@ -22,7 +22,8 @@ pub fn end_on_signals() -> io::Result<()> {
 #[derive(Debug)]
 pub struct Signals {
     signals: iterator::Signals,
-    shutdown: Shutdown,
+    /// A handle by which other threads can end the process.
+    pub shutdown: Shutdown,
 }
 
 impl Signals {
@@ -42,21 +43,16 @@ impl Signals {
         Ok(Self { signals, shutdown })
     }
 
-    /// A handle by which other threads can end the process.
-    pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
-
     /// Waits for a signal or a failure, whichever comes first. Returns the signal's name.
     ///
     /// # Errors
     /// The reason of a failure, for the operator.
-    pub fn wait(mut self) -> Result<String, String> {
+    pub fn wait(mut self) -> Result<&'static str, String> {
         let signal = self.signals.forever().next();
         match self.shutdown.failure() {
             Some(reason) => Err(reason),
-            None if signal == Some(SIGINT) => Ok("SIGINT".to_owned()),
-            None => Ok("SIGTERM".to_owned()),
+            None if signal == Some(SIGINT) => Ok("SIGINT"),
+            None => Ok("SIGTERM"),
         }
     }
 }
@@ -90,7 +86,7 @@ mod tests {
     #[test]
     fn a_failure_wakes_the_thread_that_waits_for_signals_and_the_first_reason_stays() {
         let signals = Signals::install().expect("handlers can be installed in a test");
-        let shutdown = signals.shutdown();
+        let shutdown = signals.shutdown.clone();
         assert_eq!(shutdown.failure(), None);
         let failing = std::thread::spawn(move || {
             shutdown.fail("the listener is gone");

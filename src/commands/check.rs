@@ -1,16 +1,15 @@
 //! `check`: tries everything that can be tried without writing, and gives the remedy for each failure. Each finding is
-//! printed as soon as it is known, because a hundred zones take a minute.
+//! printed as soon as it is known, because hundreds of zones take minutes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::COMMAND_TIMEOUT;
 use super::finding::{Finding, FindingStatus};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
     AccountOrZone, Client, Configuration, Connector, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
     ZONE_APPLICATIONS_READ,
 };
-use crate::collections::collect;
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
@@ -25,6 +24,9 @@ use crate::reconcile::reason::SHARED_OWNER;
 use crate::reconcile::records::notes::{inactive_state, unusual_settings};
 use crate::reconcile::stamp::Stamp;
 
+/// The time for one read. The reads follow each other, and an account may have hundreds of zones.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// A token that expires within this time causes a warning, because a new token may have to be requested.
 const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
 
@@ -36,16 +38,15 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
-    let deadline = Deadline::after(clock, COMMAND_TIMEOUT);
     let mut check = Check {
         client,
         clock,
-        deadline,
         config,
         tell,
         lacks_permission: false,
         claims_protection: false,
         unconfigured: Vec::new(),
+        other_owners: BTreeSet::new(),
     };
     for warning in &config.warnings {
         check.add(FindingStatus::Warning, "configuration", warning.clone(), "");
@@ -65,7 +66,6 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
 struct Check<'a> {
     client: &'a Client,
     clock: &'a dyn Clock,
-    deadline: Deadline,
     config: &'a Config,
     tell: &'a mut dyn FnMut(Finding),
     /// A call lacked a permission of [`TOKEN_FORM`].
@@ -74,9 +74,15 @@ struct Check<'a> {
     claims_protection: bool,
     /// The existing tunnels that CF_TUNNEL_ID does not name.
     unconfigured: Vec<TunnelId>,
+    /// The other owners whose stamps were found.
+    other_owners: BTreeSet<Box<str>>,
 }
 
 impl Check<'_> {
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.clock, READ_TIMEOUT)
+    }
+
     fn add(
         &mut self,
         status: FindingStatus,
@@ -124,7 +130,7 @@ impl Check<'_> {
                 ("token", remedy)
             }
         };
-        let outcome = self.client.verify_token(account, self.deadline);
+        let outcome = self.client.verify_token(account, self.deadline());
         match &outcome {
             Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
             Err(error @ Error::NotFound(_)) => self.failed_with_other_permission(what, error, CORRECT_PATH),
@@ -148,7 +154,7 @@ impl Check<'_> {
 
     fn everything_else(&mut self) {
         let zones =
-            self.client.zones(self.deadline).map_err(|error| self.failed("zones", &error, ZONE_READ)).ok();
+            self.client.zones(self.deadline()).map_err(|error| self.failed("zones", &error, ZONE_READ)).ok();
         self.scope(zones.as_deref());
         let account = self.account(zones.as_deref());
         if let Some(account) = &account {
@@ -156,11 +162,12 @@ impl Check<'_> {
         } else {
             self.add(FindingStatus::Untried, "tunnels", "the account is not known", "");
         }
-        let owners = zones.as_deref().map(|zones| self.zones(zones, account.as_ref()));
+        let zones = zones.unwrap_or_default();
+        self.zones(&zones, account.as_ref());
         if let Some(account) = &account {
-            self.access(account, zones.as_deref().unwrap_or_default());
+            self.access(account, &zones);
         }
-        self.ownership(owners.as_deref());
+        self.ownership();
         let found = "not tried, because a trial would change a record; the token needs Zone: DNS: Edit";
         self.add(FindingStatus::Untried, "writing", found, "");
     }
@@ -198,7 +205,7 @@ impl Check<'_> {
     }
 
     fn tunnels(&mut self, account: &AccountId) {
-        let present = match self.client.tunnels(account, self.deadline) {
+        let present = match self.client.tunnels(account, self.deadline()) {
             Ok(present) => present,
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
@@ -225,7 +232,7 @@ impl Check<'_> {
 
     fn tunnel(&mut self, account: &AccountId, tunnel: &Tunnel) {
         let Tunnel { id, name, is_locally_managed, deleted: _ } = tunnel;
-        let configuration = self.client.configuration(account, id, self.deadline);
+        let configuration = self.client.configuration(account, id, self.deadline());
         let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_locally_managed);
         self.config_source(tunnel, told.unwrap_or(*is_locally_managed));
         self.tunnel_token(account, tunnel);
@@ -248,7 +255,7 @@ impl Check<'_> {
         }
 
         let what = format!("connectors of {name}");
-        match self.client.connectors(account, id, self.deadline) {
+        match self.client.connectors(account, id, self.deadline()) {
             Ok(connectors) if connectors.is_empty() => {
                 let found = "none: no visitor reaches its hostnames";
                 self.add(FindingStatus::Warning, &what, found, "run cloudflared for it");
@@ -270,7 +277,7 @@ impl Check<'_> {
     /// Reads the tunnel's token, which takes the same permission as writing the tunnel.
     fn tunnel_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
         let what = format!("permission for {name}");
-        match self.client.tunnel_token(account, id, self.deadline) {
+        match self.client.tunnel_token(account, id, self.deadline()) {
             Ok(_) => self.ok(&what, "the tunnel may be written: its token can be read"),
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
@@ -326,9 +333,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the owner of each stamp that was found.
-    fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let mut owners = Vec::new();
+    fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) {
         for zone in zones.iter().filter(|zone| self.config.provider.includes_zone(zone)) {
             if account.is_some_and(|account| !zone.belongs_to(account)) {
                 let found = format!(
@@ -337,13 +342,12 @@ impl Check<'_> {
                 );
                 self.add(FindingStatus::Warning, &format!("zone {}", zone.name), found, "");
             } else {
-                self.zone(zone, &mut owners);
+                self.zone(zone);
             }
         }
-        owners
     }
 
-    fn zone(&mut self, zone: &Zone, owners: &mut Vec<Box<str>>) {
+    fn zone(&mut self, zone: &Zone) {
         let what = format!("zone {}", zone.name);
         let plan = match zone.plan {
             ZonePlan::Free => "free",
@@ -358,7 +362,7 @@ impl Check<'_> {
             }
         }
         let what = format!("records of {}", zone.name);
-        match self.client.records(&zone.id, self.deadline) {
+        match self.client.records(&zone.id, self.deadline()) {
             Ok(records) => {
                 let stamped = records.iter().filter_map(|record| Some((record, Stamp::of(record)?)));
                 let (own, others): (Vec<_>, Vec<_>) =
@@ -367,9 +371,8 @@ impl Check<'_> {
                 let elsewhere =
                     own.iter().filter(|(record, _)| record.tunnel().is_some_and(is_unconfigured)).count();
                 self.claims_protection |= own.iter().any(|(_, stamp)| stamp.claims.is_protected);
-                let own_count = own.len() - elsewhere;
-                owners.extend(own.into_iter().chain(others).map(|(_, stamp)| stamp.owner));
-                self.ok(&what, format!("{}, {own_count} of them ours", records.len()));
+                self.other_owners.extend(others.into_iter().map(|(_, stamp)| stamp.owner));
+                self.ok(&what, format!("{}, {} of them ours", records.len(), own.len() - elsewhere));
                 if elsewhere > 0 {
                     let found = format!(
                         "{elsewhere} of them with the OWNER_ID {:?} point to a tunnel that is not \
@@ -391,8 +394,8 @@ impl Check<'_> {
         } else {
             (FindingStatus::Untried, "nothing asks for Access yet: ")
         };
-        let team = self.client.access_team(account, self.deadline);
-        match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
+        let team = self.client.access_team(account, self.deadline());
+        match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline())) {
             (Ok(Some(team)), Ok(all)) => {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
                 self.ok("Access", found);
@@ -426,7 +429,7 @@ impl Check<'_> {
         });
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
-            match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
+            match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline()) {
                 Ok(applications) => self.ok(&what, applications.len().to_string()),
                 Err(error) => self.failed_with_other_permission(&what, &error, ZONE_APPLICATIONS_READ),
             }
@@ -442,7 +445,7 @@ impl Check<'_> {
         if named.is_empty() && !self.claims_protection {
             return;
         }
-        let policies = match self.client.access_policies(account, self.deadline) {
+        let policies = match self.client.access_policies(account, self.deadline()) {
             Ok(policies) => policies,
             Err(error) => return self.failed_with_other_permission("Access policies", &error, GIVE_ACCESS),
         };
@@ -457,11 +460,10 @@ impl Check<'_> {
         self.add(FindingStatus::Untried, "Access applications", found, "");
     }
 
-    fn ownership(&mut self, owners: Option<&[Box<str>]>) {
+    fn ownership(&mut self) {
         let OperatorSettings { owner, .. } = &self.config.provider.operator;
-        let owners = owners.unwrap_or_default().iter().map(|other| &**other);
-        let others: BTreeSet<&str> = collect(owners.filter(|other| **other != **owner));
-        let names: Vec<&str> = others.into_iter().take(limits::NAMES_SHOWN_MAX).collect();
+        let names = self.other_owners.iter().take(limits::NAMES_SHOWN_MAX);
+        let names: Vec<&str> = names.map(|other| &**other).collect();
         let others = match names.join(", ") {
             names if names.is_empty() => names,
             names => format!("; other owners in these zones: {names}"),

@@ -3,8 +3,7 @@
 use miniserde::Serialize;
 use miniserde::ser::Fragment;
 
-use super::report::{Layout, Report};
-use super::table;
+use super::{Layout, Report, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FindingStatus {

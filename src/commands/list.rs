@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use miniserde::{Serialize, json};
 
-use super::report::Report;
+use super::Report;
 use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;

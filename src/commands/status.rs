@@ -1,22 +1,29 @@
-//! `status`: asks a running instance on this machine what is published, and what is not and why.
+//! Asks a running instance on this machine: `status`, what is published, and what is not and why; `healthcheck`, if the
+//! instance is alive, for images that hold no other program.
 
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use miniserde::json;
 
-use super::healthcheck::ask;
-use super::report::{Layout, Report};
-use super::table;
+use super::{Layout, Report, table};
 use crate::clock::Clock;
-use crate::model::text::percent_encoded;
+use crate::listener::reached;
+use crate::model::text::{percent_encoded, quoted};
 use crate::observe::routes::STATUS;
-use crate::observe::status::{Row, Status};
+use crate::observe::status::{HOST, Row, Status};
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "OBJECT", "STATE", "SINCE", "WHAT"];
 
 /// Each wait of `status`: as long as the metrics port waits for a client to read its answer.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Each wait of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
+const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// The most bytes of an answer that are read. No answer is this large.
+const ANSWER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Asks about `hostname`, or without one about everything that is neither published nor written.
 ///
@@ -33,6 +40,42 @@ pub fn status(
     let answer = ask(address, &format!("{STATUS}{below}"), STATUS_TIMEOUT)?;
     let status = read(&answer).ok_or_else(|| format!("{address}: incomplete answer; try again"))?;
     Ok(report(&status, clock.unix_seconds(), layout))
+}
+
+/// Asks `/healthz`.
+pub fn healthcheck(address: SocketAddr) -> Result<(), String> {
+    ask(address, "/healthz", HEALTHCHECK_TIMEOUT).map(drop)
+}
+
+/// Requests `path` from the metrics port at `address`. Returns the whole answer if its status is 200.
+fn ask(address: SocketAddr, path: &str, timeout: Duration) -> Result<String, String> {
+    if address.port() == 0 {
+        return Err("METRICS_PORT is 0, so the port is unknown".to_owned());
+    }
+    let address = reached(address);
+    answer(address, path, timeout).map_err(|error| match error.kind() {
+        // On Linux a socket's time-out is reported as `WouldBlock`.
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("{address}: no answer within {} ms", timeout.as_millis())
+        }
+        _ => format!("{address}: {error}; METRICS_HOST and METRICS_PORT have to be those of the instance"),
+    })
+}
+
+fn answer(address: SocketAddr, path: &str, timeout: Duration) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX_BYTES).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    if answer.starts_with("HTTP/1.1 200") {
+        return Ok(answer);
+    }
+    let line = answer.lines().next().unwrap_or_default().trim_end();
+    Err(io::Error::other(format!("answered {} to {path}", quoted(line))))
 }
 
 fn read(answer: &str) -> Option<Status> {

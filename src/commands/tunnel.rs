@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use miniserde::Serialize;
 
-use super::report::Report;
+use super::Report;
 use super::table;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, Tunnel};

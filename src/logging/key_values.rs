@@ -15,11 +15,6 @@ pub fn log(level: Level, target: &str, line: &LogLine) {
     }
 }
 
-/// Logs lines. The caller holds no lock of what `status` shows, because a line waits while nothing reads the log.
-pub fn log_all(lines: &[(Level, LogLine)], target: &str) {
-    lines.iter().for_each(|(level, line)| log(*level, target, line));
-}
-
 /// Logs a line at debug level. The macro `log::debug!` is compiled out of releases, together with the debug lines of
 /// libraries, which are never shown.
 pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {

@@ -9,7 +9,7 @@ use crate::locks::lock;
 #[derive(Debug)]
 pub struct Readiness(Mutex<Option<SetupProblem>>);
 
-/// The reason why the program is not ready. Every client of the port sees it, so it holds no secrets.
+/// The reason why the program is not ready. It holds no secrets, because every client of the metrics port sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupProblem {
     pub why: String,

@@ -12,7 +12,7 @@ const JSON: &str = "application/json";
 /// The path that only a command of this program in the same pod may read.
 pub const STATUS: &str = "/status";
 
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Serialize)]
 struct NotReady {
@@ -26,7 +26,7 @@ pub fn route(path: &str, readiness: &Readiness, metrics: impl FnOnce() -> String
     match path {
         "/healthz" => Some(answer(200, JSON, r#"{"status":"ok"}"#.to_owned())),
         "/readyz" => Some(ready_answer(readiness.problem())),
-        "/metrics" => Some(answer(200, METRICS, metrics())),
+        "/metrics" => Some(answer(200, METRICS_TYPE, metrics())),
         _ => None,
     }
 }
@@ -111,6 +111,6 @@ mod tests {
     fn metrics_are_prometheus_text() {
         let answer =
             route("/metrics", &Readiness::default(), || "up 1\n".to_owned()).expect("a path of its own");
-        assert_eq!(answer, Response { status: 200, content_type: METRICS, body: b"up 1\n".to_vec() });
+        assert_eq!(answer, Response { status: 200, content_type: METRICS_TYPE, body: b"up 1\n".to_vec() });
     }
 }

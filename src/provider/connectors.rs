@@ -2,6 +2,7 @@
 //! look. A request looks before it points a record to another tunnel.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use log::Level;
 
@@ -15,6 +16,9 @@ use crate::provider::memory::Logged;
 use crate::provider::setup::Setup;
 use crate::provider::{CallContext, Provider};
 use crate::reconcile::ConfiguredTunnel;
+
+/// The time to read one tunnel's connectors, retries included. No request waits for it.
+const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct ConnectorWatch {
@@ -40,7 +44,7 @@ impl ConnectorWatch {
         let looks = existing.map(|tunnel| {
             // Read first, because a connector cannot yet have applied a version that is written during the look.
             let version = provider.backend.newest().version(&tunnel.id);
-            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
+            let deadline = Deadline::after(clock, CONNECTORS_TIMEOUT);
             (tunnel, version, provider.client().connectors(account, &tunnel.id, deadline))
         });
         let looks: Vec<_> = looks.collect();

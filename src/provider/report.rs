@@ -33,7 +33,10 @@ impl Provider {
         }
         drop(values);
         drop(last);
-        logging::log_all(&lines, module_path!());
+        // No lock is held here, because a line waits while nothing reads the log.
+        for (level, line) in &lines {
+            logging::log(*level, module_path!(), line);
+        }
     }
 
     /// Counts the content of a snapshot in the metrics.

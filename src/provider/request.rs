@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use crate::collections::collect;
 use crate::limits;
@@ -30,6 +31,9 @@ use crate::webhook::Failure;
 /// The attempts to carry out a request: the first, and one more after each that ended with a write of unknown outcome,
 /// or after a tunnel could be written again.
 const APPLY_ATTEMPTS_MAX: usize = 3;
+
+/// The time for one look at the connectors of a tunnel to which hostnames move. Several tunnels are read in parallel.
+const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
@@ -178,7 +182,7 @@ impl ApplyRequest<'_> {
             let tunnels: Vec<TunnelId> = tunnels.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             // A slow look must leave time to write.
             let left = self.context.time_left().saturating_sub(limits::WRITE_TIME_MIN);
-            let context = self.context.within(limits::MOVE_LOOK_TIMEOUT.min(left));
+            let context = self.context.within(MOVE_LOOK_TIMEOUT.min(left));
             let looks = context.in_parallel(&tunnels, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 obstacle_to_move(context, tunnel, version)

@@ -218,9 +218,9 @@ fn spawn(name: &str, stack_bytes: usize, run: impl FnOnce() + Send + 'static) ->
 }
 
 impl RunningServer {
-    /// Closes the listening sockets and waits for at most `limit` until all running requests are answered. Returns true
-    /// if all were.
-    pub fn stop(self, limit: Duration) -> bool {
+    /// Closes the listening sockets and waits until all running requests are answered, for at most the time of a
+    /// request. Returns true if all were.
+    pub fn stop(self) -> bool {
         self.shared.stopping.store(true, Ordering::Release);
         for (server, acceptor) in self.acceptors {
             server.unblock();
@@ -230,7 +230,7 @@ impl RunningServer {
             // This is the last owner, so dropping it closes the socket.
             drop(server);
         }
-        self.shared.pool.stop(limit)
+        self.shared.pool.stop(self.shared.settings.request_timeout)
     }
 }
 

@@ -30,10 +30,13 @@ use webpki::ring::{
 };
 
 use crate::cloudflare::resolver::CachingResolver;
-use crate::limits::SLOW_CONNECTION_MIN;
 
 /// TLS sessions kept for resumption: those of the API and of an `https` proxy. rustls counts eight tickets for each.
 const TLS_SESSIONS_KEPT: usize = 16;
+
+/// After a slower connection, later connections begin with another address. A round trip around the world takes a third
+/// of this.
+const SLOW_CONNECTION_MIN: Duration = Duration::from_secs(1);
 
 const NO_PEM: &str = "the file of certificate authorities is not PEM";
 

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::ingress::{MarkedRules, Rule};
-use crate::limits::NEW_RECORD_MAX_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::gate::Gated;
@@ -19,6 +18,10 @@ use crate::reconcile::plan::request::Wanted;
 use crate::reconcile::plan_inputs::PlanContext;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, unique_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
+
+/// A record without a rule that hides a wildcard's record is deleted only within this time of its creation. Later, its
+/// rule may have been deleted by hand, and its comment may have a remark.
+const NEW_RECORD_MAX_AGE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone)]
 pub(super) struct Host<'a> {

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, NeverSetUp, Permission, Plan};
 use external_dns_cloudflare_tunnel_webhook::commands::{self, Layout};
@@ -329,6 +330,20 @@ fn each_row_is_said_before_the_calls_for_the_next_one() {
         [1, 1, 2, 1],
         "{calls:?}"
     );
+}
+
+/// Each read has its own time, however many zones were read before it.
+#[test]
+fn a_check_of_many_zones_fails_for_none_of_them() {
+    let harness = Harness::new();
+    let clock = Arc::<ManualClock>::default();
+    let mut rows = String::new();
+    let say = &mut |row: &str| {
+        clock.put_ahead(Duration::from_secs(15));
+        rows += row;
+    };
+    let report = commands::check(harness.config(&[]), Arc::clone(&clock) as _, Layout::Lines, say);
+    assert!(report.is_success && rows.lines().count() > 5, "{rows}");
 }
 
 /// As a person sees it, through a terminal of util-linux.

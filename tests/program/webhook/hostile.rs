@@ -242,7 +242,7 @@ fn a_panic_in_the_service_is_answered_and_the_worker_lives() {
         assert_eq!(client.get("/records").status, 500);
     }
     assert_eq!(client.get("/records").status, 200);
-    assert!(api.running.stop(PATIENCE), "no worker was lost");
+    assert!(api.running.stop(), "no worker was lost");
 }
 
 /// Unguarded, one client that never reads holds its worker for ever.
@@ -304,7 +304,7 @@ fn a_burst_of_connections_that_stay_open_is_answered() {
         for client in &mut clients {
             assert_eq!(client.answer().status, 200);
         }
-        assert!(api.running.stop(PATIENCE));
+        assert!(api.running.stop());
     }
 }
 
