@@ -217,7 +217,8 @@ impl Client {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let (page_items, info): (Option<Vec<T>>, PageInfo) =
                 parsed(|take| self.read_with_retries(resource, &path, deadline, take))?;
-            // `null` is not documented for zones and records. An empty list would look as if all were deleted.
+            // Cloudflare documents `null` for tunnels alone. Of zones and records, an empty list would look as if all
+            // were deleted.
             if page_items.is_none() && matches!(resource, ApiResource::Zones | ApiResource::Records) {
                 return Err(Error::Unreadable("success without a result".into()));
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -159,6 +159,19 @@ fn a_path_that_leads_to_no_small_file_is_a_mistake_and_not_waited_for() {
             assert!(said.starts_with(variable) && said.contains(problem), "{variable} {path:?}: {said}");
         }
     }
+}
+
+/// As process 1 of a container, `check` would otherwise ignore the signal until Cloudflare answers.
+#[test]
+fn a_command_that_waits_for_cloudflare_ends_on_a_signal() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let api = format!("http://{}/client/v4", silent.local_addr().expect("it is bound"));
+    let variables = [("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home"), ("CF_API_BASE_URL", &*api)];
+    let mut process = program().arg("check").envs(variables).spawn().expect("the program was built");
+    let _connection = silent.accept().expect("check asks for the token");
+    let kill = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+    assert!(kill.expect("kill is there").success());
+    assert_eq!(process.wait().expect("it ends").code(), Some(128 + 15));
 }
 
 /// What a log collector reads.

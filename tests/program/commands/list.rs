@@ -372,6 +372,8 @@ spec:
     harness.cloudflare.put_configuration(&harness.tunnel, &document(&rules)).expect("cloudflared takes it");
     let later = run(&harness, &["list", "--as=dnsendpoint"], &[]).out;
     assert!(later.contains("metadata: {\"name\":\"app.example.com-"), "{later}");
+    let unset = run(&harness, &["list", "--as=dnsendpoint", "--namespace="], &[]).out;
+    assert_eq!(unset, later, "an empty namespace is none");
     assert!(
         later.contains(r#""setIdentifier":"^/new""#),
         "no two objects of a hostname have one identifier: {later}"
