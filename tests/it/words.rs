@@ -78,7 +78,7 @@ fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
         ),
         (
             vec![service("http://web:80"), ("origin-http2-origin", "true")],
-            "webhook-origin-http2-origin does nothing where the service is not https://",
+            "webhook-origin-http2-origin does nothing where the service has no TLS",
         ),
     ] {
         let line = told(&harness, &program, &endpoint("a.example.com", &properties));
