@@ -28,7 +28,7 @@ fn every_mistake_is_reported_at_once_with_exit_code_64() {
 
 #[test]
 fn a_port_that_is_taken_ends_the_program_with_the_setting_that_has_to_change() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let taken_port = &*taken.local_addr().expect("it is bound").port().to_string();
     for (port, metrics_port, to_change, other) in
         [(taken_port, "0", "SERVER_PORT", "METRICS_PORT"), ("0", taken_port, "METRICS_PORT", "SERVER_PORT")]
@@ -50,7 +50,7 @@ fn a_port_that_is_taken_ends_the_program_with_the_setting_that_has_to_change() {
 /// Exit code 64 is for what no restart mends.
 #[test]
 fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let port = taken.local_addr().expect("it is bound").port().to_string();
     let flag = format!("--cf-api-token={TOKEN}");
     let with_password = format!("https://jo:{TOKEN}@proxy.test");
