@@ -154,7 +154,7 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
     let counts_as_deletion = !is_local && decision.withdraws_hostname && decision.host.has_stamped_record();
     let refusal = |reason| Refusal::new(name, None, resource.as_deref(), reason);
     let refused_before = |plan: &HostPlan| piece::refusals(plan, snapshot, context.inputs);
-    let outcome = HostOutcome {
+    let mut outcome = HostOutcome {
         plan: None,
         counts_as_deletion,
         notes: decision.opening_notes(),
@@ -165,12 +165,12 @@ fn plan_host(name: &str, request: HostChanges, context: PlanContext<'_>) -> Host
     match planned {
         Ok((plan, unfinished)) => {
             let refusals = refused_before(&plan);
-            if refusals.is_empty() {
-                let plan = Some(plan).filter(|plan| !plan.is_empty());
-                HostOutcome { plan, ..outcome.with_refusals(unfinished.into_iter().map(refusal)) }
-            } else {
-                outcome.without_plan(refusals)
+            if !refusals.is_empty() {
+                return outcome.without_plan(refusals);
             }
+            outcome.refusals.extend(unfinished.into_iter().map(refusal));
+            outcome.plan = Some(plan).filter(|plan| !plan.is_empty());
+            outcome
         }
         Err(reason) => {
             let plan = deletion_of_hiding_record(&decision.host, resource.clone());

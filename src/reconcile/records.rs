@@ -169,7 +169,9 @@ impl<'a> RecordView<'a> {
     /// One view for each path of ours, and one for a record without rules.
     fn path_views(&self) -> Vec<PathView<'a>> {
         let alone = self.stamp.claims.record_only.then(|| self.view_of_record_alone());
-        let mut rules = self.snapshot.own_rules_of(&self.hostname);
+        let own = self.snapshot.own_digests();
+        let mut rules = self.snapshot.rules_of(&self.hostname);
+        rules.retain(|(tunnel, rule)| own.has(tunnel, rule));
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         let of_paths = by_path.filter_map(|rules| self.view_of_path(rules));

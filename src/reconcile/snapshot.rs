@@ -275,14 +275,6 @@ impl Snapshot {
         self.all_rules().filter(move |(id, rule)| own.has(id, rule))
     }
 
-    /// Our rules of a hostname, with their tunnels.
-    pub(crate) fn own_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
-        let own = self.own_digests();
-        let mut rules = self.rules_of(hostname);
-        rules.retain(|(id, rule)| own.has(id, rule));
-        rules
-    }
-
     /// The rules of a hostname that a stamp names, without those that share a digest. If the stamp is ours, these rules
     /// are ours. If our record was deleted by hand, `adoption::reclaimed` decides.
     pub(crate) fn rules_claimed_by<'s>(

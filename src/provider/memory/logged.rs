@@ -1,6 +1,6 @@
 //! Remembers logged states and when they were first logged, so that a lasting state is not logged in every loop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 
 use crate::limits;
@@ -41,17 +41,20 @@ impl<T: Ord + Clone> Logged<T> {
         unix_seconds: i64,
         is_expected: &dyn Fn(&T, i64) -> bool,
     ) -> Vec<T> {
-        let mut absent = mem::take(&mut self.0);
-        let mut new = Vec::new();
-        for item in items.into_iter().collect::<BTreeSet<T>>() {
-            let known = absent.remove(&item);
-            new.extend(known.is_none().then(|| item.clone()));
-            let logged_at = known.map_or(unix_seconds, |entry| entry.logged_at);
+        let before = mem::take(&mut self.0);
+        for item in items {
+            let logged_at = before.get(&item).map_or(unix_seconds, |entry| entry.logged_at);
             self.0.insert(item, Entry { logged_at, seen_at: unix_seconds, is_present: true });
         }
-        absent.retain(|item, entry| is_expected(item, unix_seconds - entry.seen_at));
-        let absent = absent.into_iter().take(ABSENT_MAX);
-        self.0.extend(absent.map(|(item, entry)| (item, Entry { is_present: false, ..entry })));
+        let new = self.0.keys().filter(|item| !before.contains_key(item)).cloned().collect();
+        let is_absent = |item: &T| !self.0.contains_key(item);
+        let absent = before
+            .into_iter()
+            .filter(|(item, entry)| is_absent(item) && is_expected(item, unix_seconds - entry.seen_at));
+        let absent =
+            absent.take(ABSENT_MAX).map(|(item, entry)| (item, Entry { is_present: false, ..entry }));
+        let absent: Vec<_> = absent.collect();
+        self.0.extend(absent);
         new
     }
 

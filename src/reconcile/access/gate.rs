@@ -84,7 +84,7 @@ pub(crate) enum AccessStep {
     /// The application is written before the endpoint's rule.
     ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place, and this request finishes the opening: it deletes the last application of
-    /// ours over the place, if one is left, and in a dry run all of ours.
+    /// ours over the place, if one is left.
     Opening(Vec<ApplicationWrite>),
     WaitingOpening(WaitingOpening),
 }
@@ -98,12 +98,13 @@ pub(crate) enum AccessStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WaitingOpening {
     pub(crate) opened: Place,
-    /// The refusal of the endpoint. If a rule that no write changes accepts the tokens of the first application, `plan`
-    /// replaces the reason.
+    /// The refusal of the endpoint. `with_waiting_openings` replaces the reason if a rule that no write changes accepts
+    /// the tokens of the first application.
     pub(crate) refusal: Refusal,
     /// The id of our application over the place that is deleted first.
-    pub(crate) first: Box<str>,
-    /// The deletions of this opening, unless a rule that accepts the tokens of the first application stays.
+    pub(crate) first_id: Box<str>,
+    /// The deletions of this opening, in a dry run of all its applications. They are dropped if a rule that accepts the
+    /// tokens of the first application stays.
     pub(crate) deletions: Vec<ApplicationWrite>,
 }
 

@@ -83,8 +83,8 @@ impl Gate<'_> {
         let Some(reason) = reason else { return AccessStep::Opening(deletions) };
         let path = publication.path().unwrap_or_default();
         let refusal = Refusal::new(publication.hostname.as_str(), Some(path), resource, reason);
-        let first = first.application.id.clone();
-        AccessStep::WaitingOpening(WaitingOpening { opened, refusal, first, deletions })
+        let first_id = first.application.id.clone();
+        AccessStep::WaitingOpening(WaitingOpening { opened, refusal, first_id, deletions })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open. The
@@ -128,9 +128,7 @@ impl Gated {
                 foreign.name
             )),
             None if *self.access_step() == AccessStep::Nothing => None,
-            None => Some(format!(
-                "webhook/access-policy: none removes the login of the hostname's {rule}, in the next loops"
-            )),
+            None => Some(format!("webhook/access-policy: none removes the login of the hostname's {rule}")),
         }
     }
 }
@@ -162,7 +160,7 @@ pub(crate) fn with_waiting_openings(
 /// The reason if an opening waits in vain for the deletion of its first application: a rule that accepts its tokens
 /// stays as it is.
 fn waits_in_vain(
-    WaitingOpening { opened, first, .. }: &WaitingOpening,
+    WaitingOpening { opened, first_id, .. }: &WaitingOpening,
     plan: &Plan,
     moving: &BTreeSet<&str>,
     snapshot: &Snapshot,
@@ -176,7 +174,7 @@ fn waits_in_vain(
         };
         plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited) || goes_later()
     };
-    let first = snapshot.own_applications().find(|own| own.application.id == *first)?;
+    let first = snapshot.own_applications().find(|own| own.application.id == *first_id)?;
     let mut accepting = snapshot.all_rules().filter(|(_, rule)| rule.accepts(first.application));
     let (_, also_protects) = accepting.find(|(tunnel, rule)| !is_written(tunnel, rule))?;
     Some(still_protected(first, rule_text(also_protects), opened))

@@ -157,10 +157,10 @@ fn outside_place(
     OwnApplication { place, application }: OwnApplication<'_>,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let own = place.destinations();
+    let of_place = place.destinations();
     let mut destinations = application.destinations.iter();
     let destination = destinations.find(|destination| {
-        !own.contains(destination) && (place.path().is_some() || !place.is_over(&destination.host))
+        !of_place.contains(destination) && (place.path().is_some() || !place.is_over(&destination.host))
     });
     let destination = destination.map(ToString::to_string);
     let mut zones = snapshot.excluded_zones.iter().map(|zone| &*zone.name);

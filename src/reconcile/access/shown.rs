@@ -33,14 +33,16 @@ pub(crate) struct ShownProperties {
 pub(crate) fn properties_of_rule(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
     let mut properties = canonical::properties_in_document(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    let of_access = access_properties(rule, protection);
-    properties.extend(of_access.properties);
-    ShownProperties { properties, ..of_access }
+    let mut shown = access_properties(rule, protection);
+    shown.properties.extend(properties);
+    shown
 }
 
 /// The Access properties of a rule of ours.
 fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
     let (path, check) = (rule.path(), rule.access_check());
+    let login = protection.own_login(path).map(|own| own.application);
+    let is_as_before = protection.check_with(check.cloned(), login).as_ref() == check;
     if let (Some(own), Some(read)) = (protection.application_made_for(path), protection.access()) {
         let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
@@ -48,11 +50,11 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_whole = place::has_destinations_of(application, own.place);
         let required = AccessCheck::required(&read.team, [application]);
         let protects = duration.is_some() && !application.may_be_bypassed();
-        let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
             // No endpoint can ask for an application without a policy, which refuses every visitor.
-            properties.clear();
+            return ShownProperties { properties: Vec::new(), is_correct: is_as_before };
         }
+        let properties = protection_properties(policies, duration.unwrap_or_default());
         let is_correct = is_whole && protects && check == Some(&required);
         return ShownProperties { properties, is_correct };
     }
@@ -63,13 +65,11 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }
-    let login = protection.own_login(path).map(|own| own.application);
-    let is_correct = protection.check_with(check.cloned(), login).as_ref() == check;
     let is_open = check.is_none() && login.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(login.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
-    ShownProperties { properties, is_correct }
+    ShownProperties { properties, is_correct: is_as_before }
 }
 
 /// The Access property of a record without a rule.

@@ -12,8 +12,6 @@ use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 /// The value of [`ACCESS_POLICY`] that opens a protected place.
 pub const OPEN: &str = "none";
 
-const SEPARATOR: char = ',';
-
 /// The maximum number of policies of one application. Cloudflare documents no limit.
 const POLICIES_MAX: usize = 20;
 
@@ -47,7 +45,7 @@ const TOO_MANY: &str = "it names more than 20 policies";
 /// # Errors
 /// The reason why the text is no list of policies.
 pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
-    let names: Vec<&str> = text.split(SEPARATOR).map(str::trim).collect();
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
     match &*names {
         [OPEN] => return Ok(None),
         names if names.iter().any(|name| name.is_empty()) => return Err(EMPTY),

@@ -140,11 +140,6 @@ impl<'a> Host<'a> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
-    /// The tunnel that visitors reach, by our record, or else by the records that answer for the name.
-    fn visited_tunnel(&self) -> Option<TunnelId> {
-        self.record_tunnel().or_else(|| self.snapshot().visited_tunnel(self.name()))
-    }
-
     fn protection(&self) -> HostProtection<'_> {
         HostProtection::of(&self.hostname, self.snapshot())
     }
@@ -227,8 +222,8 @@ impl<'a> Host<'a> {
         self.now().zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if exactly one record is ours and none is taken over, and if that record points to a tunnel and was created less
-    /// than `NEW_RECORD_MAX_AGE` ago.
+    /// True if exactly one record is ours and none is taken over, and if that record points to a tunnel and was created
+    /// less than `NEW_RECORD_MAX_AGE` ago.
     fn has_new_record(&self) -> bool {
         let ([record], []) = (&*self.own_records, &*self.adopted_records) else { return false };
         let created = record.created_unix_seconds.map(|seconds| Duration::from_secs(seconds.into()));

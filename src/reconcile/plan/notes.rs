@@ -48,10 +48,10 @@ fn reordered(plan: &Plan, context: PlanContext<'_>) -> Vec<Note> {
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
     let mut adopted = OwnDigests::default();
     hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules()));
-    let mut notes = Vec::new();
     if hosts.is_empty() {
         return Vec::new();
     }
+    let mut notes = Vec::new();
     for (tunnel, marked_rules) in marked_rules {
         let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::mem;
 
 use crate::collections::collect;
 use crate::ingress::{Document, RuleEdit};
@@ -141,19 +140,15 @@ impl HostOutcome {
         Self { refusals, ..Self::default() }
     }
 
-    pub(super) fn with_refusals(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
-        self.refusals.extend(refusals);
-        self
-    }
-
     /// The outcome if the writes of rules and records are refused. Logins that are asked for are still written, but the
     /// hostname asks for the deletion of no application.
     pub(super) fn without_plan(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Self {
         // An opening whose writes are refused makes no progress, so it fails no request.
-        let openings = mem::take(&mut self.openings).into_iter().map(|opening| opening.refusal);
+        let openings = self.openings.drain(..).map(|opening| opening.refusal);
         self.refusals.extend(openings.filter(|refusal| !refusal.reason.fails_request()));
+        self.refusals.extend(refusals);
         self.application_writes.retain(|write| !write.is_deletion());
-        Self { plan: None, notes: Vec::new(), ..self.with_refusals(refusals) }
+        Self { plan: None, notes: Vec::new(), ..self }
     }
 }
 

@@ -601,6 +601,19 @@ fn with_the_guard_visitors_are_told_of_whom_the_rule_of_an_application_of_ours_r
     }
 }
 
+/// Nothing can be written for an object that says nothing, so nothing is asked for.
+#[test]
+fn an_application_that_lost_its_policies_and_got_a_destination_by_hand_is_asked_for_once() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let application = &mut cloudflare.applications_mut()[0];
+    application.policies = Some(Vec::new());
+    application.destinations.push(Destination { host: "other.example.com".into(), path: "".into() });
+    let silent = [at(NAME, "", "")];
+    settle(&mut cloudflare, &silent);
+    assert_rest(&cloudflare, &silent);
+}
+
 /// Only `/admin` itself is still at the edge: what is below it has the login of the rule alone.
 #[test]
 fn a_record_is_not_pointed_to_an_open_rule_below_a_path_whose_application_lost_a_destination() {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | foreign, of the hostname; or of a name below the wildcard | always |
 //! | foreign and wider, with a service | unless an endpoint or our present rule takes all paths |
-//! | of a wildcard of ours, with a service | unless an endpoint, or a rule of the wanted tunnel, takes its requests |
+//! | a wildcard's of ours, with a service | unless an endpoint, our rule of all paths or the wanted tunnel takes all |
 
 use super::adoption;
 use super::{Host, HostRule, Ownership};
@@ -79,7 +79,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
 
 /// The tunnel that visitors reach now, with a rule there that would lose them, if an endpoint asks for another tunnel.
 fn left_behind<'a>(host: &Host<'a>, accepted: &[&Gated], keeps_whole: bool) -> Option<(TunnelId, &'a Rule)> {
-    let visited = host.visited_tunnel()?;
+    let visited = host.snapshot().visited_tunnel(host.name())?;
     let wanted = accepted.iter().map(|gated| gated.tunnel()).find(|tunnel| **tunnel != visited)?;
     let takes_all_paths = keeps_whole || accepted.iter().any(|gated| gated.path().is_none());
     let wider = || if takes_all_paths { None } else { wider_rule_left_behind(host, &visited) };

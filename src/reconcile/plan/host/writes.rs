@@ -109,7 +109,7 @@ impl<'r, 'a> Change<'r, 'a> {
         {
             unready.get(tunnel).cloned().unwrap_or_else(|| {
                 format!(
-                    "the webhook creates the hostname's rules in tunnel {tunnel} first; a later loop points \
+                    "the webhook prepares the hostname's rules in tunnel {tunnel} first; a later loop points \
                      the record to that tunnel, once its connectors serve the rules"
                 )
             })
@@ -329,7 +329,7 @@ fn unwanted_rules<'a>(
     repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
     let Decision { host, withdrawn, .. } = decision;
-    let visited = host.visited_tunnel();
+    let visited = host.snapshot().visited_tunnel(host.name());
     let is_unwanted = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
         let is_wanted = at_path.clone().any(|one| one.rule().is_some() && one.tunnel() == rule.tunnel);
