@@ -8,7 +8,8 @@ use super::transport::{TransportError, TransportErrorKind};
 /// The reason why a call to Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Cloudflare understood the request and rejected it. Nothing was done, and the same request will be rejected again.
+    /// Cloudflare understood the request and rejected it. Nothing was done, and the same request will be rejected
+    /// again.
     Rejected(ErrorResponse),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
     Credentials(ErrorResponse),

@@ -134,9 +134,9 @@ impl CachingResolver {
     }
 }
 
-/// Orders addresses so that the families alternate (RFC 8305, section 4). The address that was first stays
-/// first if the lookup found it again; otherwise an address of its family is first. At the first lookup IPv4 begins, because an IPv6 route whose
-/// packets vanish then costs nothing.
+/// Orders addresses so that the families alternate (RFC 8305, section 4). The address that was first stays first if the
+/// lookup found it again; otherwise an address of its family is first. At the first lookup IPv4 begins, because an IPv6
+/// route whose packets vanish then costs nothing.
 fn interleaved(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
     let begins = |address: &IpAddr| address.is_ipv4() == front.is_none_or(|front| front.is_ipv4());
     let (mut first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(begins);

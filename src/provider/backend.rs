@@ -1,5 +1,5 @@
-//! Reads a snapshot: the zones within the filters, the tunnels' configurations, which other tunnels exist, and Access if
-//! something depends on it; a few calls at a time in parallel.
+//! Reads a snapshot: the zones within the filters, the tunnels' configurations, which other tunnels exist, and Access
+//! if something depends on it; a few calls at a time in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -123,8 +123,8 @@ impl<'a> Execution<'a> {
             by_target.entry(piece.target()).or_default().push(piece);
         }
         for (target, mut pieces) in by_target {
-            // Nothing more of a given up hostname is written: a wider rule would match the requests of an unwritten rule,
-            // or the rule that it replaces would be deleted. The next request plans the hostname anew.
+            // Nothing more of a given up hostname is written: a wider rule would match the requests of an unwritten
+            // rule, or the rule that it replaces would be deleted. The next request plans the hostname anew.
             pieces.retain(|piece| !self.ledger.is_given_up(piece.host));
             if !pieces.is_empty() {
                 self.write_target(target, &pieces)?;

@@ -108,8 +108,8 @@ impl ApplyRequest<'_> {
         if !plan.is_empty() && !context.provider.is_dry_run() {
             inputs.unwritten_applications = self.write_applications(&plan);
             if !inputs.unwritten_applications.is_empty() {
-                // Memory would otherwise hold two plans. The next one differs in reasons alone, because the endpoint of an
-                // unwritten application is refused in both, so it needs no other look at connectors.
+                // Memory would otherwise hold two plans. The next one differs in reasons alone, because the endpoint of
+                // an unwritten application is refused in both, so it needs no other look at connectors.
                 drop(plan);
                 plan = self.plan(&snapshot, &inputs);
             }
@@ -146,7 +146,8 @@ impl ApplyRequest<'_> {
     }
 
     /// Deletes our applications that are replaced by another one at their place or a wider one, if this request planned
-    /// to delete rules or to remove their digests: otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// to delete rules or to remove their digests: otherwise visitors would get tokens of the old application, which
+    /// the existing rules refuse.
     fn delete_replaced_applications(&self) {
         if self.planned_protected_deletions && self.context.has_time() {
             let Ok(snapshot) = self.context.read(true) else { return };
@@ -221,8 +222,8 @@ impl ApplyRequest<'_> {
         is_any_writable
     }
 
-    /// Writes the applications of the plan, in half of the time if the plan has other writes, and remembers the results.
-    /// Returns the reasons why some were not written, by the fingerprints of their content.
+    /// Writes the applications of the plan, in half of the time if the plan has other writes, and remembers the
+    /// results. Returns the reasons why some were not written, by the fingerprints of their content.
     fn write_applications(&mut self, plan: &Plan) -> BTreeMap<u64, Reason> {
         let half = self.context.within(self.context.time_left() / 2);
         let context = if plan.hosts.is_empty() { self.context } else { half };

@@ -32,7 +32,8 @@ use crate::reconcile::service_template;
 use crate::reconcile::target::{self, TargetKind};
 use crate::reconcile::wildcard;
 
-/// The number of paths, and of property names, that are remembered while a request is read. Others are parsed each time.
+/// The number of paths, and of property names, that are remembered while a request is read. Others are parsed each
+/// time.
 const READ_ONCE_MAX: usize = 256;
 
 /// The maximum length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.

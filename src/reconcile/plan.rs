@@ -68,8 +68,8 @@ pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: T
     plan
 }
 
-/// The hostnames of the request in the order of turns. Mass deletion is judged over all hostnames, not only those of one
-/// turn, so every hostname with a withdrawn path is planned before the turn begins.
+/// The hostnames of the request in the order of turns. Mass deletion is judged over all hostnames, not only those of
+/// one turn, so every hostname with a withdrawn path is planned before the turn begins.
 fn candidates(
     requests: BTreeMap<Box<str>, HostChanges>,
     context: PlanContext<'_>,

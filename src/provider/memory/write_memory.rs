@@ -1,5 +1,6 @@
-//! The memory from one request that writes to the next: rejected, reverted and recent writes; the tunnels and zones with
-//! unfinished writes; and the turn, which is the hostnames that a request changes if ExternalDNS asks for more at once.
+//! The memory from one request that writes to the next: rejected, reverted and recent writes; the tunnels and zones
+//! with unfinished writes; and the turn, which is the hostnames that a request changes if ExternalDNS asks for more at
+//! once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;

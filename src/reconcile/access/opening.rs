@@ -112,7 +112,8 @@ impl Gate<'_> {
 }
 
 impl Gated {
-    /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a login.
+    /// What is said of an endpoint that opens its place: that its login goes, or which foreign application keeps a
+    /// login.
     pub(crate) fn opening_note(&self, protection: HostProtection<'_>) -> Option<String> {
         if self.publication().wanted_access != WantedAccess::Open {
             return None;

@@ -183,13 +183,13 @@ impl HostPlan {
         self.operations_before.iter().chain(&self.operations_after)
     }
 
-    /// The operations that correct the comments of the hostname's `stamped` records after a run that has not written all
-    /// of its rules. `before` are the hostname's records that the plan was made for.
+    /// The operations that correct the comments of the hostname's `stamped` records after a run that has not written
+    /// all of its rules. `before` are the hostname's records that the plan was made for.
     ///
-    /// A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has
-    /// its hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is
-    /// deleted, because it would hide a wildcard's record, and the comment of an older record is restored. A takeover that
-    /// deleted records is not undone, and a comment that names a deleted rule is not restored.
+    /// A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now
+    /// has its hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new
+    /// record is deleted, because it would hide a wildcard's record, and the comment of an older record is restored. A
+    /// takeover that deleted records is not undone, and a comment that names a deleted rule is not restored.
     pub fn corrections<'a>(
         &'a self,
         is_written: impl Fn(&'a PlannedEdit) -> bool,
@@ -215,8 +215,8 @@ impl HostPlan {
         stamped.iter().map(correction).collect()
     }
 
-    /// The claims that the stamp should have: those before the rules, without rules that were not written and
-    /// rules that were deleted. `None` if there are none of these, or if every edit was written: then the comment may have
+    /// The claims that the stamp should have: those before the rules, without rules that were not written and rules
+    /// that were deleted. `None` if there are none of these, or if every edit was written: then the comment may have
     /// been written once more.
     fn corrected_claims<'a>(&'a self, is_written: impl Fn(&'a PlannedEdit) -> bool) -> Option<Claims> {
         if self.edits.iter().all(&is_written) {
