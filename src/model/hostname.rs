@@ -48,9 +48,16 @@ impl Hostname {
         if bare.contains(':') && !bare.contains('[') {
             return Err("a hostname has no port: put the port into the service".to_owned());
         }
-        let wildcard = if bare.len() < name.len() { WILDCARD } else { "" };
-        let labels = bare.split('.').map(label_in_punycode).collect::<Result<Vec<_>, _>>()?;
-        let written = [wildcard, &labels.join(".")].concat();
+        let mut written = String::with_capacity(name.len());
+        if bare.len() < name.len() {
+            written.push_str(WILDCARD);
+        }
+        for (index, label) in bare.split('.').enumerate() {
+            if index > 0 {
+                written.push('.');
+            }
+            written.push_str(&label_in_punycode(label)?);
+        }
         if written.len() > HOSTNAME_MAX_BYTES {
             return Err(format!("the hostname is longer than {HOSTNAME_MAX_BYTES} bytes in punycode"));
         }
@@ -120,11 +127,12 @@ pub(crate) enum HostPattern<'a> {
 
 impl<'a> HostPattern<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
-        match text.strip_prefix('*') {
-            Some("") => Self::All,
-            Some(suffix) if suffix.starts_with('.') => Self::Suffix(suffix),
-            _ if text.is_empty() => Self::All,
-            _ => Self::Exact(text),
+        if text.is_empty() || text == "*" {
+            Self::All
+        } else if text.starts_with(WILDCARD) {
+            Self::Suffix(text.strip_prefix('*').unwrap_or(text))
+        } else {
+            Self::Exact(text)
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn properties_of_rule(rule: &Rule, protection: HostProtection<'_>) ->
 /// The Access properties of a rule of ours.
 fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProperties {
     let (path, check) = (rule.path(), rule.access_check());
-    let login = protection.own_login(path).map(|own| own.application);
-    let is_as_before = protection.check_with(check.cloned(), login).as_ref() == check;
+    let login = || protection.own_login(path).map(|own| own.application);
+    let is_as_before = |login| protection.check_with(check.cloned(), login).as_ref() == check;
     if let (Some(own), Some(read)) = (protection.application_made_for(path), protection.access()) {
         let application = own.application;
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
@@ -52,7 +52,7 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let protects = duration.is_some() && !application.may_be_bypassed();
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
             // No endpoint can ask for an application without a policy, which refuses every visitor.
-            return ShownProperties { properties: Vec::new(), is_correct: is_as_before };
+            return ShownProperties { properties: Vec::new(), is_correct: is_as_before(login()) };
         }
         let properties = protection_properties(policies, duration.unwrap_or_default());
         let is_correct = is_whole && protects && check == Some(&required);
@@ -65,11 +65,12 @@ fn access_properties(rule: &Rule, protection: HostProtection<'_>) -> ShownProper
         let is_correct = required.is_some() && check == required.as_ref();
         return ShownProperties { properties: Vec::new(), is_correct };
     }
+    let login = login();
     let is_open = check.is_none() && login.is_none();
     let left = check.cloned().and_then(|check| check.without_audience(login.map(|one| &*one.audience)));
     let mut properties = left.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
-    ShownProperties { properties, is_correct: is_as_before }
+    ShownProperties { properties, is_correct: is_as_before(login) }
 }
 
 /// The Access property of a record without a rule.

@@ -200,6 +200,9 @@ fn reasons_of_room(
 ) -> Vec<Option<Reason>> {
     let is_new =
         |one: &Wanted<Gated>| one.accepted().is_some_and(|gated| !comment::claims_already(host, gated));
+    if !wanted.iter().any(is_new) {
+        return Vec::new();
+    }
     let reason = comment::lack_of_room(host, &accepted_of(wanted), withdrawn);
     wanted.iter().map(|one| if is_new(one) { reason.clone() } else { None }).collect()
 }
