@@ -15,6 +15,9 @@ pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     let is_plain = |character: char| character.is_ascii() && !character.is_ascii_control();
     fmt::from_fn(move |formatter| {
+        if text.len() <= max_chars && text.chars().all(is_plain) {
+            return formatter.write_str(text);
+        }
         let mut room = max_chars;
         for character in text.chars() {
             let is_plain = is_plain(character);
